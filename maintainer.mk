@@ -1,0 +1,23 @@
+# Targets for those who make the kit; this file is not part of the student release.
+
+.PHONY: starter release test-all verify-references
+
+test-all: EXTRAS += dev
+test-all: setup
+	@.venv/bin/python -m tests.run --all
+
+starter: setup
+	@$(KIT) starter
+
+release: setup
+	@$(KIT) release
+
+verify-references: EXTRAS += reference
+verify-references: setup
+	@.venv/bin/python reference_outputs/verify.py
+
+help::
+	@echo "make starter              write starter/ anew from solutions/ (files you changed there are kept)"
+	@echo "make release              write dist/pagedlab-VERSION.zip for students"
+	@echo "make test-all             make test and the slow suites"
+	@echo "make verify-references    recompute the reference outputs with transformers (installs torch)"
