@@ -30,9 +30,7 @@ def main(extras: list) -> None:
     if sys.version_info < OLDEST:
         hand_over_to_newer_python(extras)
     if shutil.which("make") is None:
-        fail(
-            "the `make` command is missing: install it (Debian, Ubuntu: apt install make; macOS: xcode-select --install)."
-        )
+        fail("make is missing: install it (Debian, Ubuntu: apt install make; macOS: xcode-select --install).")
     if not any(shutil.which(name) for name in (os.environ.get("CXX") or "g++", "g++", "clang++")):
         fail(
             "no C++ compiler was found; the emulator compiles your kernels with it: install g++ or clang++ "
@@ -53,8 +51,8 @@ def hand_over_to_newer_python(extras: list) -> None:
         if newer:
             os.execv(newer, [newer, os.path.abspath(__file__), *extras])
     fail(
-        f"Python {OLDEST[0]}.{OLDEST[1]} or newer is needed and `python3` is {sys.version.split()[0]}: install a newer one "
-        "(Debian, Ubuntu: apt install python3.11 python3.11-venv; macOS: brew install python)."
+        f"Python {OLDEST[0]}.{OLDEST[1]} or newer is needed and python3 is {sys.version.split()[0]}: "
+        "install a newer one (Debian, Ubuntu: apt install python3.11 python3.11-venv; macOS: brew install python)."
     )
 
 

@@ -83,16 +83,8 @@ def run(suite: Suite) -> Outcome:
     paths = [path for path in suite.paths if (KIT / path).exists()]
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "junit.xml"
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "--no-header",
-            "-p",
-            "no:cacheprovider",
-            f"--junitxml={record}",
-        ]
+        command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
+        command += [f"--junitxml={record}", *paths]
         environment = os.environ | suite.environment | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
         start = time.monotonic()
         code = subprocess.run(command, cwd=KIT, env=environment).returncode

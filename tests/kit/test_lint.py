@@ -1,0 +1,67 @@
+"""Style is checked by tools: ruff, mypy and clang-format, each on all that is ours."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from grader import KIT
+from tests.tools import require_tool
+
+COMMANDS = {
+    "ruff check": ["ruff", "check", "."],
+    "ruff format": ["ruff", "format", "--check", "."],
+    "mypy": ["mypy", "--config-file", "pyproject.toml"],
+}
+
+
+def source_files(*endings: str) -> list[str]:
+    listing = subprocess.run(["git", "ls-files"], cwd=KIT, capture_output=True, text=True, check=True).stdout.split(
+        "\n"
+    )
+    return [name for name in listing if name.endswith(endings) and (KIT / name).is_file()]
+
+
+def run(command: list[str]) -> None:
+    require_tool(command[0], "install the extra dev: make test does")
+    result = subprocess.run(command, cwd=KIT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_python(name: str) -> None:
+    run(COMMANDS[name])
+
+
+def test_cuda_and_cpp_formatting() -> None:
+    run(["clang-format", "--dry-run", "-Werror", *source_files(".cu", ".cpp", ".h")])
+
+
+def test_files_stay_readable() -> None:
+    """No source file is over 400 lines."""
+    lengths = {name: len((KIT / name).read_text().split("\n")) for name in source_files(".py", ".cu", ".cpp", ".h")}
+    assert {name: count for name, count in lengths.items() if count > 401} == {}
+
+
+def test_makefile_is_gnu_make_3_81() -> None:
+    """No function, operator or directive that came after GNU make 3.81 (macOS ships that version)."""
+    newer = ("$(file ", "$(intcmp", "$(let ", "!=", "undefine ", "::=", ".ONESHELL", "$(guile")
+    for makefile in ("Makefile", "maintainer.mk"):
+        text = Path(KIT / makefile).read_text()
+        assert [word for word in newer if word in text] == []
+
+
+def test_budgets() -> None:
+    """DESIGN's size limits: solutions, emulator, and grader without checks and emulator."""
+
+    def lines(folder: str, *without: str) -> int:
+        names = source_files(".py", ".cu", ".cpp", ".h", ".toml")
+        return sum(
+            (KIT / name).read_text().count("\n")
+            for name in names
+            if name.startswith(folder) and not name.startswith(without)
+        )
+
+    assert lines("solutions/") <= 2500
+    assert lines("grader/emulator/") <= 3000
+    assert lines("grader/", "grader/emulator/", "grader/checks/") <= 3000
