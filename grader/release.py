@@ -151,12 +151,12 @@ def version_key(version: object) -> tuple[int, ...]:
 
 def protect_work(home: Path, version: object) -> str:
     """In git, insist that all is committed; outside it, copy `starter/` aside. Returns what was done."""
-    inside = subprocess.run(["git", "rev-parse", "--is-inside-work-tree"], cwd=home, capture_output=True, text=True)
-    if shutil.which("git") and inside.stdout.strip() == "true":
+    if shutil.which("git"):
         status = subprocess.run(["git", "status", "--porcelain"], cwd=home, capture_output=True, text=True)
-        if status.stdout.strip():
+        if status.returncode == 0 and not status.stdout.strip():
+            return "Your work is safe in git."
+        if status.returncode == 0:
             raise ReleaseError("there are uncommitted changes here: commit them first, so that nothing can be lost.")
-        return "Your work is safe in git."
     copy = home / f"starter.before-{version}"
     number = 2
     while copy.exists():

@@ -1,0 +1,25 @@
+"""Submissions that try to score without doing the work."""
+
+from pathlib import Path
+
+import pytest
+
+from grader import KIT
+from tests.kit.grading import grade, verdicts
+from tests.kit.overlays import overlay
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("numpy_forward", "model.py"),
+        ("hidden_numpy_forward", "kernels"),
+    ],
+)
+def test_a_forward_pass_without_kernels_scores_nothing(name: str, cause: str, tmp_path: Path) -> None:
+    submission = overlay(KIT / "tests/attacks" / name, tmp_path / "submission")
+    results = grade(submission, "--device", "cpu", "--stage", "8")
+    host_checks = {id: verdict for id, verdict in verdicts(results).items() if id != "s08.1"}
+    assert "PASSED" not in host_checks.values()
+    messages = [c["message"] for s in results["stages"] for c in s["checks"] if c["id"] in host_checks]
+    assert all(cause in message for message in messages)
