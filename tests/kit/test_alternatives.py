@@ -1,4 +1,4 @@
-"""Correct solutions that differ from ours must score full points too: the checks ask for the contract, not for our way."""
+"""Correct solutions that differ from ours score full points too: checks ask for the contract, not for our way."""
 
 from pathlib import Path
 

@@ -8,16 +8,15 @@ from grader import KIT
 from tests.kit.grading import grade, verdicts
 from tests.kit.overlays import overlay
 
+PLAIN = "return x @ weight.T"
+HIDDEN = 'return getattr(np, "mat" + "mul")(x, weight.T)'
 
-@pytest.mark.parametrize(
-    ("name", "cause"),
-    [
-        ("numpy_forward", "model.py"),
-        ("hidden_numpy_forward", "kernels"),
-    ],
-)
-def test_a_forward_pass_without_kernels_scores_nothing(name: str, cause: str, tmp_path: Path) -> None:
-    submission = overlay(KIT / "tests/attacks" / name, tmp_path / "submission")
+
+@pytest.mark.parametrize(("product", "cause"), [(PLAIN, "model.py"), (HIDDEN, "kernels")])
+def test_a_forward_pass_without_kernels_scores_nothing(product: str, cause: str, tmp_path: Path) -> None:
+    submission = overlay(KIT / "tests/attacks/numpy_forward", tmp_path / "submission")
+    model = submission / "engine/model.py"
+    model.write_text(model.read_text().replace(PLAIN, product))
     results = grade(submission, "--device", "cpu", "--stage", "8")
     host_checks = {id: verdict for id, verdict in verdicts(results).items() if id != "s08.1"}
     assert "PASSED" not in host_checks.values()

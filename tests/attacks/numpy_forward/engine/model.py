@@ -1,10 +1,9 @@
 """Attack: the right logits from NumPy's products; no kernel runs."""
 
 import numpy as np
-from given.config import LlamaConfig
-
 from engine.rope import rope_tables
 from engine.weights import load_model_weights
+from given.config import LlamaConfig
 
 
 def product(x, weight):
