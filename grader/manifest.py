@@ -41,7 +41,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage. `files` are paths below the engine folder; `requires` are the ids of the stages that its code calls."""
+    """One stage. `files` are paths below the engine folder; `requires` are the ids of the stages its code calls."""
 
     id: str
     title: str

@@ -1,0 +1,282 @@
+"""Recognises what wrong values have in common, and says it in one sentence that points at the likely cause.
+
+A hint is given only when it explains every wrong value; the first pattern that fits is told.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+FEWEST = 4
+"""With fewer values, or fewer different ones, a rearrangement or a factor would fit by chance."""
+
+_AXES = {1: ("element",), 2: ("row", "column"), 3: ("token", "head", "component")}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Returned and wanted values, the allowed and actual error of each, and which are wrong; all of one shape."""
+
+    got: Values
+    want: Values
+    allowed: Values
+    error: Values
+    wrong: Mask
+
+    def explained_by(self, candidate: Values, slack: float = 1.0) -> bool:
+        """Whether `candidate`, made from what was returned, is what was wanted."""
+        return _fits(candidate, self.want, slack * self.allowed)
+
+    def distinctive(self) -> bool:
+        """Whether the wanted values are so many and so different that a fit is no accident."""
+        return _distinctive(self.want, self.allowed)
+
+    def axis_name(self, axis: int) -> str:
+        names = _AXES.get(self.wrong.ndim)
+        return names[axis] if names else f"index of dimension {axis}"
+
+
+def describe(comparison: Comparison) -> str | None:
+    """One sentence on what the wrong values have in common; None when nothing known fits."""
+    for pattern in _PATTERNS:
+        sentence = pattern(comparison)
+        if sentence:
+            return sentence
+    return None
+
+
+def describe_rows(wrong: Mask) -> str | None:
+    """One sentence on which rows are wrong, for arrays that are judged row by row; `wrong` is [rows]."""
+    count, rows = int(wrong.sum()), wrong.size
+    first = int(wrong.argmax())
+    if rows == 1 or count == rows:
+        return None
+    if count == 1:
+        return f"Only {_ordinal('row', first, rows)} is wrong."
+    if not wrong[first:].all():
+        return None
+    if first == 1:
+        return "The first row is right and every later one is wrong: look at what depends on the position."
+    return f"Rows 0 to {first - 1} are right and every row from {first} on is wrong."
+
+
+# Nothing was computed
+
+
+def _all_nan(comparison: Comparison) -> str | None:
+    if not np.isnan(comparison.got).all():
+        return None
+    return (
+        "Every value is NaN, with which the grader fills outputs before a call: nothing was written, "
+        "or all of it was computed from NaN."
+    )
+
+
+def _all_zero(comparison: Comparison) -> str | None:
+    return "Every value is zero." if comparison.got.size > 1 and not comparison.got.any() else None
+
+
+# The right values in the wrong places
+
+
+def _transposed(comparison: Comparison) -> str | None:
+    got = comparison.got
+    if got.ndim < 2 or min(got.shape[-2:]) < 2 or not comparison.distinctive():
+        return None
+    *front, rows, columns = got.shape
+    if comparison.explained_by(got.reshape(*front, columns, rows).swapaxes(-1, -2)):
+        return "The values are right but transposed: rows and columns are swapped in an address."
+    return None
+
+
+def _shifted(comparison: Comparison) -> str | None:
+    for axis in reversed(range(comparison.got.ndim)):
+        for shift, direction in ((1, "after"), (-1, "before")):
+            if _equal_when_shifted(comparison, axis, shift):
+                return f"The values are right but each stands one {comparison.axis_name(axis)} {direction} its place."
+    return None
+
+
+def _equal_when_shifted(comparison: Comparison, axis: int, shift: int) -> bool:
+    """Whether got[i + shift] is want[i], for all i for which both exist."""
+    length = comparison.got.shape[axis]
+    if length <= FEWEST:
+        return False
+    taken, kept = (range(1, length), range(length - 1)) if shift == 1 else (range(length - 1), range(1, length))
+    want, allowed = np.take(comparison.want, kept, axis), np.take(comparison.allowed, kept, axis)
+    return _distinctive(want, allowed) and _fits(np.take(comparison.got, taken, axis), want, allowed)
+
+
+def _swapped(comparison: Comparison) -> str | None:
+    shape = comparison.got.shape
+    if not shape or shape[-1] < FEWEST or shape[-1] % 2 or not comparison.distinctive():
+        return None
+    pairs = comparison.got.reshape(*shape[:-1], shape[-1] // 2, 2)
+    halves = comparison.got.reshape(*shape[:-1], 2, shape[-1] // 2)
+    candidates = (
+        (pairs[..., ::-1], "The two values of each pair (0, 1), (2, 3), … are swapped."),
+        (halves[..., ::-1, :], "The first and the second half of each row are swapped."),
+        (
+            pairs.swapaxes(-1, -2),
+            "The two halves of each row are interleaved: pairs are (i, i + D/2), not (2i, 2i + 1).",
+        ),
+    )
+    for candidate, sentence in candidates:
+        if comparison.explained_by(candidate.reshape(shape)):
+            return sentence
+    return None
+
+
+# The wrong scale
+
+
+def _constant_factor(comparison: Comparison) -> str | None:
+    if comparison.wrong.mean() < 0.75 or not comparison.distinctive():
+        return None
+    factor = _factor(comparison.got, comparison.want)
+    if abs(factor) < 1e-6 or abs(factor - 1) < 1e-3:
+        return None
+    if not comparison.explained_by(comparison.got / factor, 1 + 1 / abs(factor)):
+        return None
+    if abs(factor + 1) < 1e-3:
+        return "Every value has the wrong sign."
+    return f"Every value is {factor:.4g} times what it should be{_known_factor(comparison.got.shape[-1], factor)}."
+
+
+def _known_factor(width: int, factor: float) -> str:
+    """Where a factor comes from, when it is a power of the last dimension."""
+    powers = {f"{width}": width, f"1/{width}": 1 / width, f"sqrt({width})": width**0.5, f"1/sqrt({width})": width**-0.5}
+    for text, power in powers.items():
+        if width > 2 and abs(factor / power - 1) < 0.01:
+            return f": {text}, where {width} is the last dimension"
+    return ""
+
+
+def _factor_per_row(comparison: Comparison) -> str | None:
+    got, want = comparison.got, comparison.want
+    if got.ndim != 2 or got.shape[0] < 2 or got.shape[1] < FEWEST or not comparison.distinctive():
+        return None
+    factors = np.array([_factor(*pair) for pair in zip(got, want, strict=True)])
+    row = int(comparison.wrong.any(axis=1).argmax())
+    smallest = float(np.abs(factors).min())
+    if smallest < 0.01 or abs(factors[row] - 1) < 1e-3:
+        return None
+    if not comparison.explained_by(got / factors[:, None], 1 + 1 / smallest):
+        return None
+    return (
+        f"Within a row all values are off by the same factor (row {row}: {factors[row]:.4g}): "
+        "the sum or the maximum over the row is wrong."
+    )
+
+
+def _factor(got: Values, want: Values) -> float:
+    """The factor that best maps want to got; 0 when there is none."""
+    with np.errstate(all="ignore"):
+        factor = float(np.sum(got * want) / np.sum(want * want))
+    return factor if np.isfinite(factor) else 0.0
+
+
+# Wrong in one region
+
+
+def _nan_from_row_on(comparison: Comparison) -> str | None:
+    nan = np.isnan(comparison.got)
+    if not np.array_equal(nan & ~np.isnan(comparison.want), comparison.wrong):
+        return None
+    for axis in range(nan.ndim):
+        hit = _any_beside(nan, axis)
+        start, length = int(hit.argmax()), hit.size
+        if start and np.take(nan, range(start, length), axis).all():
+            name = comparison.axis_name(axis)
+            return (
+                f"Every {name} from {start} on (of {length}) is NaN, as if not written: "
+                f"do the grid and the loops cover all {length} {name}s?"
+            )
+    return None
+
+
+def _first_row_only(comparison: Comparison) -> str | None:
+    if comparison.wrong.ndim < 2 or comparison.wrong.shape[0] < 3:
+        return None
+    hit = _any_beside(comparison.wrong, 0)
+    if hit[0] or not hit[1:].all():
+        return None
+    name = comparison.axis_name(0)
+    return (
+        f"The first {name} is right and every later one is wrong: look at how the {name}'s number enters the addresses."
+    )
+
+
+def _one_index_only(comparison: Comparison) -> str | None:
+    if comparison.wrong.sum() < 2:
+        return None
+    for axis in range(comparison.wrong.ndim):
+        hit = _any_beside(comparison.wrong, axis)
+        if hit.size > 1 and hit.sum() == 1:
+            return f"Only {_ordinal(comparison.axis_name(axis), int(hit.argmax()), hit.size)} is wrong."
+    return None
+
+
+def _tail(comparison: Comparison) -> str | None:
+    """Wrong values only in the second half of a dimension, up to its end, and there in most places."""
+    for axis in reversed(range(comparison.wrong.ndim)):
+        hit = _any_beside(comparison.wrong, axis)
+        start, length = int(hit.argmax()), hit.size
+        if start and 2 * start >= length and hit[-1] and 2 * hit[start:].sum() > length - start:
+            name = comparison.axis_name(axis)
+            which = f"{name} {start}" if start == length - 1 else f"{name}s {start} to {length - 1}"
+            return f"Only the tail is wrong, {which} of {length}: look at a last tile that is not full, or at a bound."
+    return None
+
+
+def _close(comparison: Comparison) -> str | None:
+    with np.errstate(all="ignore"):
+        ratio = float(np.max(comparison.error[comparison.wrong] / comparison.allowed[comparison.wrong]))
+    if not ratio <= 16:
+        return None
+    return (
+        f"The values are close, at most {ratio:.1f} times the allowed error away: "
+        "accumulate in float32 and round once, when you store."
+    )
+
+
+_PATTERNS = (
+    _all_nan,
+    _all_zero,
+    _transposed,
+    _shifted,
+    _swapped,
+    _constant_factor,
+    _nan_from_row_on,
+    _first_row_only,
+    _one_index_only,
+    _factor_per_row,
+    _tail,
+    _close,
+)
+
+
+def _fits(candidate: Values, want: Values, allowed: Values) -> bool:
+    with np.errstate(all="ignore"):
+        near = np.abs(candidate - want) <= allowed
+    return bool((near | (candidate == want) | (np.isnan(candidate) & np.isnan(want))).all())
+
+
+def _distinctive(want: Values, allowed: Values) -> bool:
+    finite = want[np.isfinite(want)][:4096]
+    return np.unique(finite).size >= FEWEST and bool(np.ptp(finite) > 8 * np.max(allowed))
+
+
+def _any_beside(mask: Mask, axis: int) -> Mask:
+    """The mask along one axis: whether it is set anywhere in the other dimensions."""
+    return np.asarray(mask.any(axis=tuple(i for i in range(mask.ndim) if i != axis)))
+
+
+def _ordinal(name: str, index: int, length: int) -> str:
+    if index == length - 1:
+        return f"the last {name} ({index})"
+    return f"the first {name}" if index == 0 else f"{name} {index}"
