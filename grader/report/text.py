@@ -10,13 +10,13 @@ _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u20
 def clean(text: object, limit: int = 4000) -> str:
     """The text without escape sequences, control, format-changing and surrogate characters, at most `limit` long.
 
-    Line feeds stay, tabs become four spaces, every other removed character leaves nothing or U+FFFD behind. Longer
-    text keeps its beginning and its end, with a note of how much was left out between them.
+    Line feeds stay, carriage returns become line feeds and tabs spaces; every other such character is left out or becomes
+    U+FFFD. Longer text keeps its beginning and its end, with a note of how much was left out between them.
     """
     value = str(text)
     if len(value) > 64 * limit:  # never spend time on a flood
         value = value[: 32 * limit] + value[-32 * limit :]
-    value = _ESCAPE_SEQUENCE.sub("", value.replace("\r\n", "\n")).expandtabs(4)
+    value = _ESCAPE_SEQUENCE.sub("", value.replace("\r\n", "\n").replace("\r", "\n")).expandtabs(4)
     value = "".join(_visible(character) for character in value)
     if len(value) <= limit:
         return value

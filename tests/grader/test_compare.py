@@ -64,7 +64,7 @@ def test_ulp_bf16_is_exact_also_at_powers_of_two(reference: float, exponent: int
 
 
 def test_ulp_bf16_is_the_distance_to_the_next_number() -> None:
-    values = np.arange(0x0080, 0x7F00, 37, np.uint16).view(BF16)
+    values = np.arange(0x0080, 0x7F00, 37, dtype=np.uint16).view(BF16)
     following = (values.view(np.uint16) + 1).view(BF16)
     assert np.array_equal(ulp_bf16(values.astype(np.float64)), following.astype(np.float64) - values.astype(np.float64))
 

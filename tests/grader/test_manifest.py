@@ -1,0 +1,203 @@
+"""The manifest is valid, and each way to break one is named."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader.manifest import MANIFEST, Manifest, ManifestError, load_manifest, parse_manifest
+
+SOUND = """
+deadline = 20
+
+[[stage]]
+id = "s00"
+title = "Warm-up"
+handout = "00-warm-up.md"
+kind = "host"
+points = 1.5
+files = ["kernels/vector_add.cu", "vector_add.py"]
+
+[[stage.check]]
+id = "s00.1"
+points = 1
+needs = ["s00.1"]
+
+[[stage.check]]
+id = "s00.2"
+points = 0.5
+needs = ["s00.2", "s00.1"]
+deadline = 45
+
+[[stage]]
+id = "s03"
+title = "RMSNorm"
+handout = "03-rmsnorm.md"
+kind = "kernel"
+points = 1
+files = ["kernels/rmsnorm.cu", "launch.toml"]
+requires = ["s00"]
+
+[[stage.check]]
+id = "s03.1"
+points = 1
+needs = ["s03.1"]
+
+[[stage.check]]
+id = "s03.2"
+points = 0
+needs = ["s03.1", "s00.1"]
+
+[[stage]]
+id = "s08"
+title = "Forward pass"
+handout = "08-forward-pass.md"
+kind = "host"
+points = 1
+files = ["model.py", "launch.toml"]
+requires = ["s03"]
+
+[[stage.check]]
+id = "s08.1"
+points = 1
+needs = ["s08.1"]
+"""
+
+
+@pytest.fixture
+def manifest() -> Manifest:
+    return parse_manifest(tomllib.loads(SOUND))
+
+
+def test_a_sound_manifest_loads(manifest: Manifest) -> None:
+    assert [stage.id for stage in manifest.stages] == ["s00", "s03", "s08"]
+    assert manifest.stub_ids == ("s00.1", "s00.2", "s03.1", "s08.1")
+    first, second = manifest.stage("s00").checks
+    assert (first.points, first.deadline, first.stage) == (1.0, 20.0, "s00")
+    assert (second.points, second.deadline, second.needs) == (0.5, 45.0, ("s00.2", "s00.1"))
+
+
+@pytest.mark.parametrize("name", ["s03", "3", "03", 3])
+def test_a_stage_is_found_by_number_or_id(manifest: Manifest, name: str | int) -> None:
+    assert manifest.stage(name).title == "RMSNorm"
+
+
+@pytest.mark.parametrize("name", ["4", "s3x", "", "rmsnorm", "-3"])
+def test_an_unknown_stage_is_named_with_those_that_exist(manifest: Manifest, name: str) -> None:
+    with pytest.raises(ManifestError, match=r"There is no stage .*; the stages are s00, s03 and s08\."):
+        manifest.stage(name)
+
+
+def test_a_check_is_found_by_id(manifest: Manifest) -> None:
+    assert manifest.check("s00.2").points == 0.5
+    with pytest.raises(
+        ManifestError, match=r"There is no check 's03\.9'; the checks of stage s03 are s03\.1 and s03\.2"
+    ):
+        manifest.check("s03.9")
+    with pytest.raises(ManifestError, match="There is no stage"):
+        manifest.check("s77.1")
+
+
+def test_a_selection_keeps_the_order(manifest: Manifest) -> None:
+    def ids(**wanted: Any) -> list[str]:
+        return [check.id for _, checks in manifest.select(**wanted) for check in checks]
+
+    assert ids() == ["s00.1", "s00.2", "s03.1", "s03.2", "s08.1"]
+    assert ids(stages=[3]) == ["s03.1", "s03.2"]
+    assert ids(checks=["s08.1", "s00.2"], stages=["s03"]) == ["s00.2", "s03.1", "s03.2", "s08.1"]
+
+
+def test_files_to_take_include_those_of_required_stages_once(manifest: Manifest) -> None:
+    assert manifest.files([manifest.stage(3)]) == (
+        "kernels/vector_add.cu", "vector_add.py", "kernels/rmsnorm.cu", "launch.toml",
+    )  # fmt: skip
+    assert manifest.files()[-1] == "model.py"
+    assert [stage.id for stage in manifest.with_required([manifest.stage(8)])] == ["s00", "s03", "s08"]
+
+
+FAULTS = [
+    ("deadline = 20", "", "the head of the file: `deadline` is missing"),
+    ("deadline = 20", "deadline = -1", "`deadline` is -1; it must be a positive number"),
+    ("deadline = 20", 'deadline = 20\nname = "x"', "the head of the file: unknown key 'name'"),
+    ("deadline = 45", "deadline = 0", "check s00.2: `deadline` is 0"),
+    ("deadline = 45", "deadline = nan", "check s00.2: `deadline` is nan"),
+    ('id = "s03"', 'id = "3"', "stage 3: the id must be s and two digits"),
+    ('id = "s03"', "", "a [[stage]] without id: `id` is missing"),
+    ('id = "s03"', 'id = "s00"', "check s03.1: the id must be the stage's, a dot and a number"),
+    ('id = "s03.2"', 'id = "s03.1"', "check 's03.1' occurs twice"),
+    ('id = "s03.2"', 'id = "s03.3"', "check s03.3 stands where s03.2 should"),
+    ('title = "RMSNorm"', "", "stage s03: `title` is missing"),
+    ('title = "RMSNorm"', "title = 3", "stage s03: `title` is 3; it must be text"),
+    ('title = "RMSNorm"', 'titel = "RMSNorm"', "stage s03: unknown key 'titel'"),
+    ('handout = "03-rmsnorm.md"', 'handout = "04-rmsnorm.md"', "it must be named like 03-name.md"),
+    ('kind = "kernel"', 'kind = "device"', "kind is 'device'; it must be one of kernel and host"),
+    ("points = 1.5", "points = 2", "stage s00 has 2 points but its checks add up to 1.5"),
+    ("points = 0.5", "points = 0.25", "check s00.2: `points` is 0.25; it must be a multiple of 0.5"),
+    ("points = 0.5", "points = -0.5", "check s00.2: `points` is -0.5"),
+    ("points = 0.5", 'points = "1"', "check s00.2: `points` is '1'; it must be a number"),
+    ("points = 0.5", "points = true", "check s00.2: `points` is True; it must be a number"),
+    ('"kernels/rmsnorm.cu"', '"../rmsnorm.cu"', "must be a plain path below the engine folder"),
+    ('"kernels/rmsnorm.cu"', '"/rmsnorm.cu"', "must be a plain path below the engine folder"),
+    ('"kernels/rmsnorm.cu"', '"kernels//rmsnorm.cu"', "must be a plain path below the engine folder"),
+    ('"kernels/rmsnorm.cu"', '"kernels/rmsnorm.so"', "must end in one of .cu, .py and .toml"),
+    ('"kernels/rmsnorm.cu"', '"launch.toml"', "file of stage s03 'launch.toml' occurs twice"),
+    ('"kernels/rmsnorm.cu"', "7", "stage s03: `files` must be a list of texts"),
+    ('requires = ["s03"]', 'requires = ["s04"]', "stage s08 requires stage 's04', which does not exist"),
+    ('requires = ["s03"]', 'requires = ["s08"]', "stage s08 requires s08; only earlier stages"),
+    ('requires = ["s00"]', "requires = []", "check s03.2 needs s00.1, whose stage is not among those"),
+    ('needs = ["s08.1"]', 'needs = ["s03.2"]', "check s08.1 needs 's03.2', which is no stub"),
+    ('needs = ["s08.1"]', "needs = []", "check s08.1 needs no stub"),
+    ('needs = ["s08.1"]', "", "check s08.1 needs no stub"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "said"), FAULTS, ids=[f"{said[:50]}" for _, _, said in FAULTS])
+def test_each_fault_is_named(old: str, new: str, said: str) -> None:
+    assert SOUND.count(old) >= 1
+    with pytest.raises(ManifestError) as caught:
+        parse_manifest(tomllib.loads(SOUND.replace(old, new, 1)))
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ("deadline = 20\nstage = []", "it has no stage"),
+        ("deadline = 20\nstage = [3]", "every stage must be a [[stage]] table"),
+        ('deadline = 20\nstage = "x"', "`stage` is 'x'; it must be a list"),
+        (SOUND.replace('[[stage.check]]\nid = "s08.1"\npoints = 1\nneeds = ["s08.1"]', "check = []"), "has no check"),
+        (
+            SOUND.replace('[[stage.check]]\nid = "s08.1"\npoints = 1\nneeds = ["s08.1"]', "check = [1]"),
+            "[[stage.check]]",
+        ),
+        (SOUND.replace("s00", "s05").replace('"00-', '"05-'), "out of order"),
+        (SOUND.replace("s03", "s00").replace("03-", "00-"), "stage 's00' occurs twice"),
+    ],
+)
+def test_faults_of_the_whole_are_named(document: str, said: str) -> None:
+    with pytest.raises(ManifestError) as caught:
+        parse_manifest(tomllib.loads(document))
+    assert said in str(caught.value)
+
+
+def test_what_is_no_manifest_is_named_with_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.toml"
+    with pytest.raises(ManifestError, match=r"manifest\.toml cannot be read: No such file"):
+        load_manifest(path)
+    path.write_text("deadline = ")
+    with pytest.raises(ManifestError, match=r"manifest\.toml is not valid TOML"):
+        load_manifest(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ManifestError, match="is not UTF-8 text"):
+        load_manifest(path)
+    path.write_text(SOUND.replace("points = 1.5", "points = 2"))
+    with pytest.raises(ManifestError, match=r"The manifest manifest\.toml is wrong: stage s00 has 2 points"):
+        load_manifest(path)
+
+
+def test_the_kits_own_manifest_is_valid_and_keeps_to_the_points_of_the_course() -> None:
+    points = (2, 4, 6, 6, 6, 5, 8, 7, 7, 7, 5, 7, 6, 7, 4, 6, 7)
+    stages = load_manifest(MANIFEST).stages
+    assert [stage.number for stage in stages] == list(range(len(stages)))
+    assert [stage.points for stage in stages] == list(points[: len(stages)])

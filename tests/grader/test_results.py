@@ -1,0 +1,148 @@
+"""results.json keeps to schema 1, whatever a submission sends."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from grader.manifest import Check, Stage
+from grader.report.results import LARGEST_EVIDENCE, Record, build_results, stage_status, write_results
+from grader.report.text import clean, clean_line
+
+FIRST = Check("s03.1", 1.0, ("s03.1",), 20.0)
+SECOND = Check("s03.2", 1.5, ("s03.2",), 20.0)
+STAGE = Stage("s03", "RMSNorm", "03-rmsnorm.md", "kernel", 2.5, ("kernels/rmsnorm.cu",), (), (FIRST, SECOND))
+
+
+def results_of(*records: Record) -> dict[str, Any]:
+    return build_results(
+        [(STAGE, STAGE.checks)],
+        records,
+        kit="0.1.0",
+        submission="starter",
+        device={"kind": "cpu", "name": "emulator"},
+        confinement="none",
+        seed=7,
+    )
+
+
+def test_the_document_has_the_fields_of_schema_1_in_order() -> None:
+    passed = Record("s03.1", "a title", 1.0, 1.0, "PASSED", seconds=0.12345, repro="make grade CHECK=s03.1")
+    failed = Record("s03.2", "another", 0.0, 1.5, "INCORRECT_VALUE", "2 of 3 values are wrong.", evidence={"wrong": 2})
+    document = results_of(failed, passed)
+    assert list(document) == [
+        "schema", "kit", "submission", "device", "confinement", "seed", "mode", "total", "max", "stages",
+    ]  # fmt: skip
+    assert (document["schema"], document["mode"], document["total"], document["max"]) == (1, "public", 1.0, 2.5)
+    (stage,) = document["stages"]
+    assert list(stage) == ["id", "title", "points", "max", "status", "checks"]
+    assert (stage["points"], stage["max"], stage["status"]) == (1.0, 2.5, "FAILED")
+    assert stage["checks"][0] == {
+        "id": "s03.1", "title": "a title", "points": 1.0, "max": 1.0, "verdict": "PASSED", "message": "",
+        "seconds": 0.123, "repro": "make grade CHECK=s03.1", "evidence": {},
+    }  # fmt: skip
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+def test_a_check_without_a_record_scores_nothing_and_counts() -> None:
+    document = results_of(Record("s03.1", "", 1.0, 1.0, "PASSED"))
+    assert document["stages"][0]["checks"][1]["verdict"] == "NOT_RUN"
+    assert (document["total"], document["max"], document["stages"][0]["status"]) == (1.0, 2.5, "INCOMPLETE")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "points", "most"), [("FINE", 0, 1), ("PASSED", 2, 1), ("PASSED", -1, 1), ("TIMEOUT", 1, 1)]
+)
+def test_impossible_records_are_refused(verdict: str, points: float, most: float) -> None:
+    with pytest.raises(ValueError, match=r"s03\.1"):
+        Record("s03.1", "", points, most, verdict)
+
+
+def test_the_maximum_is_the_manifests() -> None:
+    with pytest.raises(ValueError, match=r"worth 1\.0 points"):
+        results_of(Record("s03.1", "", 5.0, 5.0, "PASSED"))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "status"),
+    [
+        ("PASSED PASSED", "PASSED"),
+        ("PASSED TIMEOUT", "FAILED"),
+        ("NOT_IMPLEMENTED INCORRECT_VALUE", "FAILED"),
+        ("NOT_IMPLEMENTED NOT_IMPLEMENTED", "NOT_IMPLEMENTED"),
+        ("NOT_IMPLEMENTED SKIPPED", "NOT_IMPLEMENTED"),
+        ("PASSED NOT_IMPLEMENTED", "INCOMPLETE"),
+        ("SKIPPED NOT_RUN", "SKIPPED"),
+        ("NOT_RUN", "NOT_RUN"),
+    ],
+)
+def test_status_of_a_stage(verdicts: str, status: str) -> None:
+    assert stage_status(verdicts.split()) == status
+
+
+def test_evidence_becomes_plain_clean_json() -> None:
+    evidence = {
+        "first": {"index": np.array([1, 2]), "got": np.float32(0.5)},
+        "ratio": float("nan"),
+        "log": "\x1b[31mred\x1b[0m\r\n\x00end",
+        "object": Path("kernels"),
+        "deep": [[[[[[[[[[1]]]]]]]]]],
+    }
+    document = results_of(Record("s03.2", "", 0, 1.5, "CRASHED", "\x1b]0;title\x07died", evidence=evidence))
+    check = document["stages"][0]["checks"][1]
+    assert check["message"] == "died"
+    assert check["evidence"]["first"] == {"index": [1, 2], "got": 0.5}
+    assert (check["evidence"]["ratio"], check["evidence"]["log"]) == ("nan", "red\nend")
+    json.dumps(document, allow_nan=False)
+
+
+def test_evidence_is_bounded_and_keeps_what_is_small() -> None:
+    evidence = {"map": [[7] * 200] * 200, "log": "x" * 200_000, "wrong": 3, "list": ["é" * 1000] * 100}
+    document = results_of(Record("s03.2", "", 0, 1.5, "CRASHED", "m" * 100_000, evidence=evidence))
+    check = document["stages"][0]["checks"][1]
+    assert len(json.dumps(check["evidence"], ensure_ascii=False).encode()) <= LARGEST_EVIDENCE
+    assert check["evidence"]["wrong"] == 3
+    assert check["evidence"]["list"].startswith("left out: ")
+    assert len(check["message"]) < 5000
+
+
+def test_writing_replaces_the_file_whole(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    path.write_text("old")
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_results({"x": float("nan")}, path)
+    assert path.read_text() == "old"
+    write_results({"x": "é"}, path)
+    assert json.loads(path.read_text(encoding="utf-8")) == {"x": "é"}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["results.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("plain é 漢 ✓", "plain é 漢 ✓"),
+        ("a\tb\r\nc", "a   b\nc"),
+        ("\x1b[1;31mred\x1b[0m", "red"),
+        ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x07", "link"),
+        ("bell\x07 back\x08 nul\x00 del\x7f c1\x9b31m", "bell back nul del c131m"),
+        ("carriage\rreturn", "carriage\nreturn"),
+        ("right\u202eto left\u2066", "rightto left"),
+        ("zero\u200bwidth\ufeff", "zerowidth"),
+        ("surrogate\ud800", "surrogate\ufffd"),
+        ("line\u2028separator", "line\ufffdseparator"),
+    ],
+)
+def test_clean_text_holds_no_control_characters(text: str, cleaned: str) -> None:
+    assert clean(text) == cleaned
+
+
+def test_long_text_keeps_its_ends() -> None:
+    text = clean("a" * 5000 + "middle" + "z" * 5000, 300)
+    assert text.startswith("a" * 200)
+    assert text.endswith("z" * 100)
+    assert "9706 characters left out" in text
+    assert len(clean("x" * 10_000_000, 100)) < 200
+    assert clean_line("several\n  words \n here") == "several words here"
+    assert clean_line("x" * 50, 10) == "x" * 9 + "…"
