@@ -146,8 +146,8 @@ def _wrong_values(comparison: Comparison, dtype: np.dtype[Any], name: str) -> Fa
     wrong = comparison.wrong
     count, total = int(wrong.sum()), wrong.size
     not_finite = wrong & ~np.isfinite(comparison.got) & np.isfinite(comparison.want)
-    first = _example(comparison, _first_index(wrong), dtype)
-    worst = _example(comparison, _worst_index(comparison, not_finite), dtype)
+    first = _example(comparison, _first_index(wrong), dtype, name)
+    worst = _example(comparison, _worst_index(comparison, not_finite), dtype, name)
     evidence = {"wrong": count, "total": total, "first": first, "worst": worst, "map": wrong_map(wrong)}
     hint = describe(comparison)
     if hint:
@@ -184,9 +184,15 @@ def _worst_index(comparison: Comparison, not_finite: Mask) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(int(excess.argmax()), excess.shape))
 
 
-def _example(comparison: Comparison, index: tuple[int, ...], dtype: np.dtype[Any]) -> dict[str, Any]:
+def _example(comparison: Comparison, index: tuple[int, ...], dtype: np.dtype[Any], name: str) -> dict[str, Any]:
     got, want = format_pair(float(comparison.got[index]), float(comparison.want[index]), dtype)
-    return {"index": list(index), "got": got, "want": want, "allowed": f"{float(comparison.allowed[index]):.2g}"}
+    return {
+        "name": name,
+        "index": list(index),
+        "got": got,
+        "want": want,
+        "allowed": f"{float(comparison.allowed[index]):.2g}",
+    }
 
 
 def wrong_map(wrong: Mask) -> dict[str, Any]:
@@ -256,7 +262,7 @@ def _wrong_rows(got: Values, errors: Values, allowed: Values, wrong: Mask, name:
     worst = int(np.where(np.isfinite(errors), errors - allowed, np.inf).argmax())
     not_finite = not np.isfinite(got).all()
     examples = {
-        key: {"index": [row], "error": format_value(float(errors[row])), "allowed": f"{allowed[row]:.2g}"}
+        key: {"name": name, "index": [row], "error": format_value(float(errors[row])), "allowed": f"{allowed[row]:.2g}"}
         for key, row in (("first", first), ("worst", worst))
     }
     how = f"{count:,} of {total:,} rows are" if total > 1 else "The only row is"

@@ -51,9 +51,9 @@ class Record:
     """The outcome of one check. `points` is what was scored, `max` what could be; `seconds` is the wall time.
 
     Keys of `evidence` that reports know, each optional: `case` (text of the call), `drawn` (text of the shrunk
-    example), `wrong` and `total` (counts), `first` and `worst` ({index, got, want, allowed}, or {index, error, allowed}
-    for rows), `hint` (a sentence), `map` ({rows, columns, counts}), `log` (last output of the compiler or the worker),
-    `stubs` ([{id, file, line}] to edit next, for NOT_IMPLEMENTED).
+    example), `wrong` and `total` (counts), `first` and `worst` ({name, index, got, want, allowed}, or for rows {name,
+    index, error, allowed}), `hint` (a sentence), `map` ({rows, columns, counts}), `log` (what the compiler or the
+    worker printed), `stubs` ([{id, file, line}] to edit next, for NOT_IMPLEMENTED).
     """
 
     id: str

@@ -10,8 +10,8 @@ _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u20
 def clean(text: object, limit: int = 4000) -> str:
     """The text without escape sequences, control, format-changing and surrogate characters, at most `limit` long.
 
-    Line feeds stay, carriage returns become line feeds and tabs spaces; every other such character is left out or becomes
-    U+FFFD. Longer text keeps its beginning and its end, with a note of how much was left out between them.
+    Line feeds stay, carriage returns become line feeds, tabs become spaces; other such characters are left out or
+    become U+FFFD. Longer text keeps its beginning and its end, with a note of how much was left out between them.
     """
     value = str(text)
     if len(value) > 64 * limit:  # never spend time on a flood

@@ -114,8 +114,14 @@ def test_the_message_says_how_many_where_and_by_how_much() -> None:
     assert failure.message == (
         "2 of 99 values are wrong. First: out[2, 5] = 0.1309, want 0.125 (allowed error 0.0005)."
     )
-    assert failure.evidence["first"] == {"index": [2, 5], "got": "0.1309", "want": "0.125", "allowed": "0.0005"}
-    assert failure.evidence["worst"] == {"index": [2, 7], "got": "4", "want": "0", "allowed": "0.0005"}
+    assert failure.evidence["first"] == {
+        "name": "out",
+        "index": [2, 5],
+        "got": "0.1309",
+        "want": "0.125",
+        "allowed": "0.0005",
+    }
+    assert failure.evidence["worst"] == {"name": "out", "index": [2, 7], "got": "4", "want": "0", "allowed": "0.0005"}
     assert (failure.evidence["wrong"], failure.evidence["total"]) == (2, 99)
 
 
@@ -325,7 +331,7 @@ def test_nan_rows_fail_and_say_from_where(logits: tuple[Array, Array]) -> None:
         expect_rows(shifted(reference, (np.s_[4:], np.nan)), reference, bf16)
     assert caught.value.verdict == "NOT_FINITE"
     assert caught.value.evidence["hint"] == "Rows 0 to 3 are right and every row from 4 on is wrong."
-    assert caught.value.evidence["first"] == {"index": [4], "error": "NaN", "allowed": "0.08"}
+    assert caught.value.evidence["first"] == {"name": "logits", "index": [4], "error": "NaN", "allowed": "0.08"}
 
 
 def test_rows_have_shape_and_dtype_verdicts(logits: tuple[Array, Array]) -> None:

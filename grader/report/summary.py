@@ -1,0 +1,189 @@
+"""The end of a grading in words: what failed first in each stage, what to write next, the table of points.
+
+Made of rich renderables from results.json (and the manifest's stages, for what builds on what). Text that came from a
+submission is cleaned and enters as `Text`, which rich never reads as markup.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.box import SIMPLE_HEAD
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from grader.manifest import Stage, join_names
+from grader.report.results import NO_ANSWER
+from grader.report.text import clean, clean_line
+
+STYLES = {"PASSED": "green", "NOT_IMPLEMENTED": "cyan", "INCOMPLETE": "cyan", "SKIPPED": "yellow", "NOT_RUN": "yellow"}
+"""Colour of a verdict or status; all others are red. The word itself always stands there too."""
+
+LOG_LINES = 24
+MAP_ROWS, MAP_COLUMNS = 8, 60
+
+Result = Mapping[str, Any]
+
+
+def summary(results: Result, stages: Mapping[str, Stage]) -> Iterator[RenderableType]:
+    """All that is shown at the end, in order; `stages` are those of the manifest by their ids."""
+    failing = {stage["id"]: failures(stage)[0]["id"] for stage in results["stages"] if failures(stage)}
+    for stage in results["stages"]:
+        if stage["id"] in failing:
+            required = stages[stage["id"]].requires
+            yield from stage_failures(stage, [failing[name] for name in required if name in failing])
+    yield from untried(results["stages"])
+    yield from (Text(""), points_table(results))
+    yield from conclusion(results, stages)
+
+
+def failures(stage: Result) -> list[Result]:
+    """Its checks that were tried and failed."""
+    return [check for check in stage["checks"] if check["verdict"] not in ("PASSED", *NO_ANSWER)]
+
+
+def word(verdict: str) -> Text:
+    return Text(verdict, STYLES.get(verdict, "bold red"))
+
+
+def cut(*parts: str | Text | tuple[str, str]) -> Text:
+    """One line that is cut at the right, never wrapped."""
+    return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
+
+
+def grid(columns: int) -> Table:
+    """A table without lines, whose last column alone gives way when the terminal is narrow."""
+    table = Table.grid(padding=(0, 2))
+    for _ in range(columns - 1):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def stage_failures(stage: Result, earlier: Sequence[str]) -> Iterator[RenderableType]:
+    """The block of a stage's first failure, then a line for each other one."""
+    first, *others = failures(stage)
+    yield Text.assemble("\n", (first["id"], "bold"), "  ", word(first["verdict"]))
+    yield failure_block(first, earlier)
+    if others:
+        yield Text(f"\n  also failed in {stage['id']}")
+        table = grid(3)
+        for check in others:
+            told = clean_line(check["message"] or check["title"])
+            table.add_row("  " + check["id"], word(check["verdict"]), cut(told))
+        yield table
+
+
+def failure_block(check: Result, earlier: Sequence[str]) -> Table:
+    """Everything known of one failure, a labelled row each."""
+    table = grid(2)
+    for label, text in failure_rows(check, earlier):
+        if text:
+            table.add_row(Text(f"  {label}", "dim"), Text(text, "bold" if label in ("hint", "repeat") else ""))
+    return table
+
+
+def failure_rows(check: Result, earlier: Sequence[str]) -> Iterator[tuple[str, str]]:
+    evidence = check["evidence"]
+    yield "check", clean_line(check["title"])
+    if earlier:
+        yield "before", f"{join_names(earlier)} failed and this stage builds on it: repair that first."
+    yield "called", clean(evidence.get("case", ""), 800)
+    yield "shrunk", clean(evidence.get("drawn", ""), 800)
+    yield "result", clean(check["message"], 2000)
+    if evidence.get("worst") != evidence.get("first"):
+        yield "worst", wrong_value(evidence["worst"])
+    yield "hint", clean_line(evidence.get("hint", ""))
+    if isinstance(evidence.get("map"), Mapping) and 1 < evidence["wrong"] < evidence["total"]:
+        yield "where", drawn_map(evidence["map"])
+    yield "output", first_lines(clean(evidence.get("log", ""), 16_000))
+    yield "repeat", clean_line(check["repro"])
+
+
+def wrong_value(example: Result) -> str:
+    """One wrong value, or one wrong row of values, in words."""
+    index = f"[{', '.join(str(i) for i in example['index'])}]"
+    if "error" in example:
+        return f"{example['name']}{index}, rms error {example['error']} (allowed {example['allowed']})"
+    return f"{example['name']}{index} = {example['got']}, want {example['want']} (allowed error {example['allowed']})"
+
+
+def drawn_map(wrong: Result) -> str:
+    """Where the wrong values lie, as a few lines of marks, and what a mark stands for."""
+    counts = np.array(wrong["counts"])
+    lengths = zip((wrong["rows"], wrong["columns"]), counts.shape, strict=True)
+    sizes = [np.bincount(np.arange(length) * cells // length) for length, cells in lengths]
+    counts, values = (_fold(_fold(table, MAP_ROWS).T, MAP_COLUMNS).T for table in (counts, np.outer(*sizes)))
+    marks = np.where(counts == 0, ".", np.where(counts < values, "+", "#"))
+    legend = f"{wrong['rows']} x {wrong['columns']} values: . right, + partly wrong, # wrong"
+    return "\n".join([*("".join(line) for line in marks), legend])
+
+
+def _fold(table: NDArray[Any], most: int) -> NDArray[Any]:
+    """Sums of neighbouring rows, so that at most so many rows remain."""
+    rows = min(len(table), most)
+    return np.add.reduceat(table, np.arange(rows) * len(table) // rows, axis=0)
+
+
+def first_lines(log: str) -> str:
+    """The first lines of what was printed: a compiler's first error is the one to read."""
+    lines = log.strip("\n").split("\n")
+    more = [f"… {len(lines) - LOG_LINES} more lines"] if len(lines) > LOG_LINES else []
+    return "\n".join(lines[:LOG_LINES] + more)
+
+
+def untried(stages: Sequence[Result]) -> Iterator[RenderableType]:
+    """A line per stage for its checks that were not tried, with what is to write next or the reason."""
+    table = grid(3)
+    for stage in stages:
+        for verdict in NO_ANSWER:
+            checks = [check for check in stage["checks"] if check["verdict"] == verdict]
+            if checks:
+                number = f"{len(checks)} check{'s' if len(checks) > 1 else ''}: "
+                table.add_row(f"  {stage['id']}", word(verdict), Text(number + next_step(checks[0])))
+    if table.row_count:
+        yield from (Text("\nnot tried"), table)
+
+
+def next_step(check: Result) -> str:
+    stubs = check["evidence"].get("stubs")
+    if check["verdict"] != "NOT_IMPLEMENTED" or not stubs:
+        return clean_line(check["message"])
+    stub = stubs[0]
+    return clean_line(f"write {stub['id']} in {stub['file']}:{stub['line']}")
+
+
+def points_table(results: Result) -> Table:
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True)
+    table.add_column("Stage", "Total", no_wrap=True, overflow="ellipsis", max_width=40)
+    table.add_column("Points", f"{results['total']:g} / {results['max']:g}", justify="right", no_wrap=True)
+    table.add_column("Status", no_wrap=True)
+    table.add_column("Passed", no_wrap=True)
+    for stage in results["stages"]:
+        passed = sum(check["verdict"] == "PASSED" for check in stage["checks"])
+        title = Text(f"{stage['id']}  {clean_line(stage['title'])}")
+        points = f"{stage['points']:g} / {stage['max']:g}"
+        table.add_row(title, points, word(stage["status"]), f"{passed} of {len(stage['checks'])}")
+    return table
+
+
+def conclusion(results: Result, stages: Mapping[str, Stage]) -> Iterator[RenderableType]:
+    """The last lines: how it went, and where to go on when nothing is wrong but something is missing."""
+    checks = [check for stage in results["stages"] for check in stage["checks"]]
+    verdicts = [check["verdict"] for check in checks]
+    points = f"{results['total']:g} of {results['max']:g} points"
+    if all(verdict == "PASSED" for verdict in verdicts):
+        whole = all(len(stage["checks"]) == len(stages[stage["id"]].checks) for stage in results["stages"])
+        which = f"all {results['mode']} checks passed" if whole else f"the chosen {results['mode']} checks passed"
+        yield Text(f"\n{which}: {points}", "bold green")
+        return
+    counts = {"passed": verdicts.count("PASSED"), "failed": sum(v not in ("PASSED", *NO_ANSWER) for v in verdicts)}
+    counts |= {verdict.lower().replace("_", " "): verdicts.count(verdict) for verdict in NO_ANSWER}
+    told = ", ".join(f"{number} {name}" for name, number in counts.items() if number)
+    yield Text(f"\n{points}: {told}", "bold")
+    missing = next((check for check in checks if check["verdict"] == "NOT_IMPLEMENTED"), None)
+    if missing and not counts["failed"]:
+        handout = stages[missing["id"].partition(".")[0]].handout
+        yield Text(f"Next: {next_step(missing)}; assignments/{handout} explains it.")
