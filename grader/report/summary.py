@@ -14,7 +14,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from grader.manifest import Stage, join_names
+from grader.manifest import Stage
 from grader.report.results import NO_ANSWER
 from grader.report.text import clean, clean_line
 
@@ -32,8 +32,8 @@ def summary(results: Result, stages: Mapping[str, Stage]) -> Iterator[Renderable
     failing = {stage["id"]: failures(stage)[0]["id"] for stage in results["stages"] if failures(stage)}
     for stage in results["stages"]:
         if stage["id"] in failing:
-            required = stages[stage["id"]].requires
-            yield from stage_failures(stage, [failing[name] for name in required if name in failing])
+            earlier = [failing[name] for name in stages[stage["id"]].requires if name in failing]
+            yield from stage_failures(stage, earlier[0] if earlier else None)
     yield from untried(results["stages"])
     yield from (Text(""), points_table(results))
     yield from conclusion(results, stages)
@@ -62,7 +62,7 @@ def grid(columns: int) -> Table:
     return table
 
 
-def stage_failures(stage: Result, earlier: Sequence[str]) -> Iterator[RenderableType]:
+def stage_failures(stage: Result, earlier: str | None) -> Iterator[RenderableType]:
     """The block of a stage's first failure, then a line for each other one."""
     first, *others = failures(stage)
     yield Text.assemble("\n", (first["id"], "bold"), "  ", word(first["verdict"]))
@@ -76,7 +76,7 @@ def stage_failures(stage: Result, earlier: Sequence[str]) -> Iterator[Renderable
         yield table
 
 
-def failure_block(check: Result, earlier: Sequence[str]) -> Table:
+def failure_block(check: Result, earlier: str | None) -> Table:
     """Everything known of one failure, a labelled row each."""
     table = grid(2)
     for label, text in failure_rows(check, earlier):
@@ -85,11 +85,11 @@ def failure_block(check: Result, earlier: Sequence[str]) -> Table:
     return table
 
 
-def failure_rows(check: Result, earlier: Sequence[str]) -> Iterator[tuple[str, str]]:
+def failure_rows(check: Result, earlier: str | None) -> Iterator[tuple[str, str]]:
     evidence = check["evidence"]
     yield "check", clean_line(check["title"])
     if earlier:
-        yield "before", f"{join_names(earlier)} failed and this stage builds on it: repair that first."
+        yield "before", f"{earlier} failed, and this stage calls what it tests: repair that first."
     yield "called", clean(evidence.get("case", ""), 800)
     yield "shrunk", clean(evidence.get("drawn", ""), 800)
     yield "result", clean(check["message"], 2000)
@@ -186,4 +186,4 @@ def conclusion(results: Result, stages: Mapping[str, Stage]) -> Iterator[Rendera
     missing = next((check for check in checks if check["verdict"] == "NOT_IMPLEMENTED"), None)
     if missing and not counts["failed"]:
         handout = stages[missing["id"].partition(".")[0]].handout
-        yield Text(f"Next: {next_step(missing)}; assignments/{handout} explains it.")
+        yield Text(f"Next: {next_step(missing)}\nRead: assignments/{handout}")

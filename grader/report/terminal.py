@@ -108,13 +108,13 @@ class Progress:
         """The stages around the running one, as many as fit, then the running check and how far all is."""
         current = self._running[0].partition(".")[0]
         ids = list(self.stages)
-        room = max(1, height - 3)
+        room = max(1, height - 4)
         position = ids.index(current) if current in ids else 0
         first = max(0, min(position - room // 2, len(ids) - room))
         table = grid(5)
         for stage_id in ids[first : first + room]:
             table.add_row(stage_id, *self._stage_row(stage_id, stage_id == current))
-        return Group(table, self._check_row())
+        return Group(table, Text(""), self._check_row())
 
     def _stage_row(self, stage_id: str, running: bool) -> tuple[Text, Text, str, str]:
         records, size = self._records[stage_id], self._sizes[stage_id]
@@ -129,7 +129,7 @@ class Progress:
 
     def _check_row(self) -> Text:
         done = sum(len(records) for records in self._records.values())
-        total = f"{done} of {sum(self._sizes.values())} checks, {seconds(time.monotonic() - self._began)}"
+        total = f"{done} of {sum(self._sizes.values())} checks, {time.monotonic() - self._began:.0f} s"
         return cut((f"{total}  ", "dim"), (self._running[0], "bold"), "  ", self._running[1])
 
 
