@@ -6,7 +6,7 @@ with the name of the stage or check and the remedy.
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,9 +15,10 @@ MANIFEST = Path(__file__).resolve().parent / "manifest.toml"
 KINDS = ("kernel", "host")
 SUFFIXES = (".cu", ".py", ".toml")
 
-_HEAD_KEYS = {"deadline", "stage"}
-_STAGE_KEYS = {"id", "title", "handout", "kind", "points", "files", "requires", "check"}
-_CHECK_KEYS = {"id", "points", "needs", "deadline"}
+_NUMBER = (int, float)
+_HEAD = {"deadline": _NUMBER, "stage": list}
+_STAGE = dict(id=str, title=str, handout=str, kind=str, points=_NUMBER, files=list, requires=list, check=list)
+_CHECK = {"id": str, "points": _NUMBER, "needs": list, "deadline": _NUMBER}
 
 
 class ManifestError(ValueError):
@@ -90,11 +91,14 @@ class Manifest:
         raise ManifestError(f"There is no check {check_id!r}; the checks of stage {stage.id} are {known}.")
 
     def select(self, stages: Sequence[str | int] = (), checks: Sequence[str] = ()) -> list[tuple[Stage, list[Check]]]:
-        """What to grade, in order: whole stages and single checks; everything when neither is named."""
-        wanted = {check.id for name in stages for check in self.stage(name).checks}
-        wanted |= {self.check(check_id).id for check_id in checks}
-        if not stages and not checks:
-            wanted = {check.id for check in self.checks}
+        """What to grade, in order: the named checks, and whole the named stages of which no check is named.
+
+        Everything when nothing is named; raises ManifestError for a name that the manifest does not have.
+        """
+        wanted = {self.check(check_id).id for check_id in checks}
+        narrowed = {self.check(check_id).stage for check_id in checks}
+        whole = [self.stage(name) for name in stages] if stages or checks else self.stages
+        wanted |= {check.id for stage in whole if stage.id not in narrowed for check in stage.checks}
         plan = [(stage, [check for check in stage.checks if check.id in wanted]) for stage in self.stages]
         return [(stage, chosen) for stage, chosen in plan if chosen]
 
@@ -132,162 +136,124 @@ def load_manifest(path: Path = MANIFEST) -> Manifest:
 
 def parse_manifest(document: dict[str, Any]) -> Manifest:
     """The manifest of a parsed TOML document; raises ManifestError."""
-    _refuse_unknown_keys(document, _HEAD_KEYS, "the head of the file")
-    deadline = _positive(_get(document, "deadline", (int, float), "the head of the file"), "deadline", "the head")
-    tables = _get(document, "stage", list, "the head of the file")
-    stages = tuple(_parse_stage(table, deadline) for table in tables)
-    if not stages:
-        raise ManifestError("it has no stage; add a [[stage]] table.")
+    head = _read(document, "the head of the file", _HEAD)
+    stages = tuple(_parse_stage(table, head["deadline"]) for table in head["stage"])
+    _rule(bool(stages), "it has no stage; add a [[stage]] table.")
     _refuse_duplicates((stage.id for stage in stages), "stage")
-    if [stage.number for stage in stages] != sorted(stage.number for stage in stages):
-        raise ManifestError("the stages are out of order; sort them by their ids.")
+    numbers = [stage.number for stage in stages]
+    _rule(numbers == sorted(numbers), "the stages are out of order; sort them by their ids.")
     manifest = Manifest(stages)
-    _check_requirements(manifest)
-    _check_needs(manifest)
+    for stage in stages:
+        _check_requires(stage, {other.id for other in stages})
+    for stage in stages:
+        _check_needs(stage, manifest)
     return manifest
 
 
 def _parse_stage(table: Any, deadline: float) -> Stage:
-    where = f"stage {table['id']}" if isinstance(table, dict) and "id" in table else "a [[stage]] without id"
-    if not isinstance(table, dict):
-        raise ManifestError("every stage must be a [[stage]] table.")
-    _refuse_unknown_keys(table, _STAGE_KEYS, where)
-    stage_id = _get(table, "id", str, where)
-    if not re.fullmatch(r"s\d\d", stage_id):
-        raise ManifestError(f"{where}: the id must be s and two digits, as in s03.")
-    checks = tuple(_parse_check(entry, stage_id, deadline) for entry in _get(table, "check", list, where))
-    stage = Stage(
-        id=stage_id,
-        title=_get(table, "title", str, where),
-        handout=_get(table, "handout", str, where),
-        kind=_get(table, "kind", str, where),
-        points=_points(_get(table, "points", (int, float), where), where),
-        files=_strings(table, "files", where),
-        requires=_strings(table, "requires", where),
-        checks=checks,
+    where = _name(table, "stage") or "a [[stage]] without id"
+    values = _read(table, where, _STAGE, requires=[])
+    _rule(bool(re.fullmatch(r"s\d\d", values["id"])), f"{where}: the id must be s and two digits, as in s03.")
+    checks = tuple(_parse_check(entry, values["id"], deadline) for entry in values.pop("check"))
+    stage = Stage(checks=checks, **values)
+    handout = rf"{stage.id[1:]}-[a-z0-9-]+\.md"
+    _rule(stage.kind in KINDS, f"{where}: kind is {stage.kind!r}; it must be one of {join_names(KINDS)}.")
+    _rule(
+        bool(re.fullmatch(handout, stage.handout)),
+        f"{where}: handout is {stage.handout!r}; it must be named like {stage.id[1:]}-name.md.",
     )
-    _check_stage(stage, where)
+    for file in stage.files:
+        _check_file(file, where)
+    _refuse_duplicates(stage.files, f"file of {where}")
+    _check_numbering(stage, where)
+    total = sum(check.points for check in checks)
+    _rule(total == stage.points, f"{where} has {stage.points:g} points but its checks add up to {total:g}.")
     return stage
 
 
 def _parse_check(table: Any, stage_id: str, deadline: float) -> Check:
-    where = f"check {table['id']}" if isinstance(table, dict) and "id" in table else f"a check of stage {stage_id}"
-    if not isinstance(table, dict):
-        raise ManifestError(f"{where} must be a [[stage.check]] table.")
-    _refuse_unknown_keys(table, _CHECK_KEYS, where)
-    check_id = _get(table, "id", str, where)
-    if not re.fullmatch(rf"{stage_id}\.[1-9]\d?", check_id):
-        raise ManifestError(f"{where}: the id must be the stage's, a dot and a number, as in {stage_id}.1.")
-    return Check(
-        id=check_id,
-        points=_points(_get(table, "points", (int, float), where), where),
-        needs=_strings(table, "needs", where),
-        deadline=_positive(_get(table, "deadline", (int, float), where, deadline), "deadline", where),
+    where = _name(table, "check") or f"a check of stage {stage_id}"
+    check = Check(**_read(table, where, _CHECK, needs=[], deadline=deadline))
+    _rule(
+        bool(re.fullmatch(rf"{stage_id}\.[1-9]\d?", check.id)),
+        f"{where}: the id must be the stage's, a dot and a number, as in {stage_id}.1.",
     )
+    _rule(bool(check.needs), f"{where} needs no stub; list those that it exercises in `needs`.")
+    return check
 
 
-def _check_stage(stage: Stage, where: str) -> None:
-    """The rules of one stage that need no other."""
-    if stage.kind not in KINDS:
-        raise ManifestError(f"{where}: kind is {stage.kind!r}; it must be one of {join_names(KINDS)}.")
-    if not re.fullmatch(rf"{stage.id[1:]}-[a-z0-9-]+\.md", stage.handout):
-        raise ManifestError(f"{where}: handout is {stage.handout!r}; it must be named like {stage.id[1:]}-name.md.")
-    if not stage.checks:
-        raise ManifestError(f"{where} has no check; add a [[stage.check]] table.")
-    for file in stage.files:
-        _check_file(file, where)
-    _refuse_duplicates(stage.files, f"file of {where}")
-    _refuse_duplicates((check.id for check in stage.checks), "check")
-    expected = [f"{stage.id}.{number}" for number in range(1, len(stage.checks) + 1)]
-    for check, wanted in zip(stage.checks, expected, strict=True):
-        if check.id != wanted:
-            raise ManifestError(f"{where}: check {check.id} stands where {wanted} should; number the checks 1, 2, 3 …")
-    total = sum(check.points for check in stage.checks)
-    if total != stage.points:
-        raise ManifestError(f"{where} has {stage.points:g} points but its checks add up to {total:g}.")
+def _name(table: Any, kind: str) -> str | None:
+    return f"{kind} {table['id']}" if isinstance(table, dict) and "id" in table else None
+
+
+def _read(table: Any, where: str, types: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
+    """The values of a table, defaults filled in, lists of texts as tuples; raises unless keys and types are right."""
+    _rule(isinstance(table, dict), f"{where} must be a table, [[stage]] or [[stage.check]].")
+    for key in table:
+        _rule(key in types, f"{where}: unknown key {key!r}; known are {join_names(types)}.")
+    values = {**defaults, **table}
+    for key, kind in types.items():
+        _rule(key in values, f"{where}: `{key}` is missing.")
+        value = values[key]
+        names = {str: "text", list: "a list", _NUMBER: "a number"}
+        right = isinstance(value, kind) and not isinstance(value, bool)
+        _rule(right, f"{where}: `{key}` is {value!r}; it must be {names[kind]}.")
+        if key in ("files", "requires", "needs"):
+            _rule(all(isinstance(text, str) for text in value), f"{where}: `{key}` must be a list of texts.")
+            values[key] = tuple(value)
+    points, deadline = values.get("points", 0), values.get("deadline", 1)
+    _rule(
+        points >= 0 and 2 * points % 1 == 0,
+        f"{where}: `points` is {points}; it must be a multiple of 0.5 and not negative.",
+    )
+    _rule(0 < deadline < float("inf"), f"{where}: `deadline` is {deadline}; it must be a positive number of seconds.")
+    return values
 
 
 def _check_file(file: str, where: str) -> None:
     path = PurePosixPath(file)
-    if path.is_absolute() or ".." in path.parts or "\\" in file or str(path) != file:
-        raise ManifestError(f"{where}: file {file!r} must be a plain path below the engine folder.")
-    if path.suffix not in SUFFIXES:
-        raise ManifestError(f"{where}: file {file!r} must end in one of {join_names(SUFFIXES)}.")
+    plain = not path.is_absolute() and ".." not in path.parts and "\\" not in file and str(path) == file
+    _rule(plain, f"{where}: file {file!r} must be a plain path below the engine folder.")
+    _rule(path.suffix in SUFFIXES, f"{where}: file {file!r} must end in one of {join_names(SUFFIXES)}.")
 
 
-def _check_requirements(manifest: Manifest) -> None:
-    known = {stage.id for stage in manifest.stages}
-    for stage in manifest.stages:
-        for required in stage.requires:
-            if required not in known:
-                raise ManifestError(f"stage {stage.id} requires stage {required!r}, which does not exist.")
-            if required >= stage.id:
-                raise ManifestError(f"stage {stage.id} requires {required}; only earlier stages can be required.")
+def _check_numbering(stage: Stage, where: str) -> None:
+    _rule(bool(stage.checks), f"{where} has no check; add a [[stage.check]] table.")
+    _refuse_duplicates((check.id for check in stage.checks), "check")
+    for number, check in enumerate(stage.checks, 1):
+        wanted = f"{stage.id}.{number}"
+        _rule(check.id == wanted, f"{where}: check {check.id} stands where {wanted} should; number them 1, 2, 3 …")
 
 
-def _check_needs(manifest: Manifest) -> None:
-    stubs = set(manifest.stub_ids)
-    for stage in manifest.stages:
-        reachable = {required.id for required in manifest.with_required([stage])}
-        for check in stage.checks:
-            if not check.needs:
-                raise ManifestError(f"check {check.id} needs no stub; list those that it exercises in `needs`.")
-            for need in check.needs:
-                _check_need(check, need, stubs, reachable)
+def _check_requires(stage: Stage, known: set[str]) -> None:
+    for required in stage.requires:
+        _rule(required in known, f"stage {stage.id} requires stage {required!r}, which does not exist.")
+        _rule(required < stage.id, f"stage {stage.id} requires {required}; only earlier stages can be required.")
 
 
-def _check_need(check: Check, need: str, stubs: set[str], reachable: set[str]) -> None:
-    if need not in stubs:
-        raise ManifestError(
-            f"check {check.id} needs {need!r}, which is no stub; a stub is a check that lists itself in `needs`."
-        )
-    if need.partition(".")[0] not in reachable:
-        raise ManifestError(
-            f"check {check.id} needs {need}, whose stage is not among those that stage {check.stage} requires."
-        )
+def _check_needs(stage: Stage, manifest: Manifest) -> None:
+    reachable = {required.id for required in manifest.with_required([stage])}
+    for check in stage.checks:
+        for need in check.needs:
+            _rule(
+                need in manifest.stub_ids,
+                f"check {check.id} needs {need!r}, which is no stub; a stub is a check that lists itself in `needs`.",
+            )
+            _rule(
+                need.partition(".")[0] in reachable,
+                f"check {check.id} needs {need}, whose stage is not among those that stage {stage.id} requires.",
+            )
 
 
-def _get(table: dict[str, Any], key: str, kind: Any, where: str, default: Any = None) -> Any:
-    """The value of a key, of the wanted type; raises ManifestError when it is missing or of another type."""
-    value = table.get(key, default)
-    if value is None:
-        raise ManifestError(f"{where}: `{key}` is missing.")
-    if not isinstance(value, kind) or isinstance(value, bool):
-        names = {str: "text", list: "a list"}
-        raise ManifestError(f"{where}: `{key}` is {value!r}; it must be {names.get(kind, 'a number')}.")
-    return value
-
-
-def _strings(table: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
-    values = _get(table, key, list, where, [])
-    if not all(isinstance(value, str) for value in values):
-        raise ManifestError(f"{where}: `{key}` must be a list of texts.")
-    return tuple(values)
-
-
-def _points(value: float, where: str) -> float:
-    if value < 0 or (2 * value) % 1 != 0:
-        raise ManifestError(f"{where}: `points` is {value:g}; it must be a multiple of 0.5 and not negative.")
-    return float(value)
-
-
-def _positive(value: float, key: str, where: str) -> float:
-    if not 0 < value < float("inf"):
-        raise ManifestError(f"{where}: `{key}` is {value!r}; it must be a positive number of seconds.")
-    return float(value)
-
-
-def _refuse_unknown_keys(table: dict[str, Any], known: set[str], where: str) -> None:
-    unknown = sorted(set(table) - known)
-    if unknown:
-        raise ManifestError(f"{where}: unknown key {unknown[0]!r}; known are {join_names(sorted(known))}.")
+def _rule(kept: bool, fault: str) -> None:
+    if not kept:
+        raise ManifestError(fault)
 
 
 def _refuse_duplicates(names: Iterable[str], what: str) -> None:
     seen: set[str] = set()
     for name in names:
-        if name in seen:
-            raise ManifestError(f"{what} {name!r} occurs twice.")
+        _rule(name not in seen, f"{what} {name!r} occurs twice.")
         seen.add(name)
 
 
