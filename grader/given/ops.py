@@ -1,0 +1,332 @@
+"""One launcher per kernel: checks the arrays, looks the launch up in launch.toml, launches. Allocates nothing.
+
+Arguments are the outputs, then the inputs, then the scalars; the caller allocates every array. T tokens, H hidden size,
+V vocabulary, D head size, Hq and Hkv query and key/value heads, I intermediate size, L queries, S keys. Arrays are
+contiguous, bf16 unless said. A launch whose outputs are empty does nothing.
+
+Each launcher raises ShapeError or TypeError for an array that does not fit, LaunchConfigError for an unusable
+launch.toml, KernelNotFoundError for a missing kernel, and NotImplementedError with the task's id where launch.toml
+still says TODO.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from ml_dtypes import bfloat16
+
+from .launch import Geometry, LaunchConfigError, LaunchFile
+
+if TYPE_CHECKING:
+    from pycuda.driver import Function, Stream
+    from pycuda.gpuarray import GPUArray
+
+DTYPES = {"bf16": np.dtype(bfloat16), "f32": np.dtype(np.float32), "i32": np.dtype(np.int32)}
+DEFAULT_SHARED_LIMIT = 48 * 1024  # bytes a block may use before the function asks for more
+MAX_PLANS = 4096
+
+
+class ShapeError(ValueError):
+    """An array's shape does not fit the kernel's contract or the other arrays."""
+
+
+class KernelNotFoundError(LookupError):
+    """The submission has no such file, or the file no such kernel."""
+
+
+class Array(NamedTuple):
+    """One array argument of a kernel: its shape in dimension names (or "D/2")."""
+
+    name: str
+    shape: tuple[str, ...]
+    dtype: np.dtype
+
+
+Rule = tuple[str, Callable[[Mapping[str, int]], bool]]
+"""What the dimensions must fulfil besides, as a sentence and as a test."""
+
+
+class Contract(NamedTuple):
+    """The arguments of one kernel: pointers to `arrays`, then `ints` as int, then `floats` as float."""
+
+    name: str
+    file: str
+    outputs: tuple[Array, ...]
+    inputs: tuple[Array, ...]
+    ints: tuple[str, ...]
+    floats: tuple[str, ...]
+    rules: tuple[Rule, ...]
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return self.outputs + self.inputs
+
+    @property
+    def argument_format(self) -> str:
+        """The arguments' types as PyCUDA's `prepare` takes them."""
+        return "P" * len(self.arrays) + "i" * len(self.ints) + "f" * len(self.floats)
+
+
+def _contract(name: str, file: str, arrays: str, ints: str, floats: str = "", rules: tuple[Rule, ...] = ()) -> Contract:
+    """`arrays` reads "out[T,H] <- x[T,H] f32, …": left of the arrow what the kernel writes (also in place)."""
+
+    def parse(text: str) -> tuple[Array, ...]:
+        found = re.findall(r"(\w+)\[([^]]*)](?: (\w+))?", text)
+        return tuple(Array(array, tuple(shape.split(",")), DTYPES[dtype or "bf16"]) for array, shape, dtype in found)
+
+    outputs, inputs = arrays.split("<-")
+    return Contract(name, file, parse(outputs), parse(inputs), tuple(ints.split()), tuple(floats.split()), rules)
+
+
+_GROUPED_HEADS: tuple[Rule, ...] = (
+    ("Hq must be a multiple of Hkv", lambda dims: dims["Hkv"] > 0 and dims["Hq"] % dims["Hkv"] == 0),
+    ("D must be a multiple of 8, at most 128", lambda dims: dims["D"] % 8 == 0 and dims["D"] <= 128),
+)
+
+CONTRACTS: Mapping[str, Contract] = {
+    contract.name: contract
+    for contract in (
+        _contract("vector_add", "vector_add.cu", "out[n] f32 <- x[n] f32, y[n] f32", "n"),
+        _contract("embedding", "embedding.cu", "out[T,H] <- table[V,H], ids[T] i32", "T H"),
+        _contract("residual_add", "residual_add.cu", "x[T,H] <- y[T,H]", "T H"),
+        _contract("silu_mul", "silu_mul.cu", "out[T,I] <- gate[T,I], up[T,I]", "T I"),
+        _contract("rmsnorm_tree", "rmsnorm.cu", "out[T,H] <- x[T,H], weight[H]", "T H", "eps"),
+        _contract("rmsnorm", "rmsnorm.cu", "out[T,H] <- x[T,H], weight[H]", "T H", "eps"),
+        _contract(
+            "rope",
+            "rope.cu",
+            "q[T,Hq,D], k[T,Hkv,D] <- cos[length,D/2] f32, sin[length,D/2] f32, positions[T] i32",
+            "T Hq Hkv D",
+        ),
+        _contract("softmax", "softmax.cu", "out[R,N] f32 <- x[R,N] f32", "R N"),
+        _contract("matmul_naive", "matmul.cu", "out[M,N] <- x[M,K], w[N,K]", "M N K"),
+        _contract("matmul_tiled", "matmul.cu", "out[M,N] <- x[M,K], w[N,K]", "M N K"),
+        _contract(
+            "attention",
+            "attention.cu",
+            "out[L,Hq,D] <- q[L,Hq,D], k[S,Hkv,D], v[S,Hkv,D]",
+            "L S Hq Hkv D",
+            "scale",
+            _GROUPED_HEADS,
+        ),
+        _contract("argmax", "argmax.cu", "out[R] i32 <- x[R,N] f32", "R N"),
+    )
+}
+
+
+class _Plan(NamedTuple):
+    """All that is the same in every launch with arrays of these shapes."""
+
+    function: Function
+    geometry: Geometry
+    ints: tuple[int, ...]
+
+
+class _Submission:
+    """One engine's kernels: compiled file by file, at the first launch that needs them."""
+
+    def __init__(self, engine_dir: Path) -> None:
+        self.engine_dir = engine_dir
+        self.plans: dict[Any, _Plan | None] = {}  # None: the outputs are empty, nothing to launch
+        self._launch_file: LaunchFile | None = None
+        self._modules: dict[str, Any] = {}
+        self._functions: dict[str, Function] = {}
+        self._shared_limits: dict[str, int] = {}
+
+    def geometry(self, name: str, dims: Mapping[str, int]) -> Geometry:
+        if name == "vector_add":  # stage 0's launch is the student's own Python; launch.toml begins with stage 2
+            return Geometry((256, 1, 1), (-(-dims["n"] // 256), 1, 1), 0)
+        if self._launch_file is None:
+            self._launch_file = LaunchFile(self.engine_dir / "launch.toml")
+        return self._launch_file.geometry(name, dims)
+
+    def plan(self, contract: Contract, arrays: tuple[GPUArray, ...]) -> _Plan | None:
+        dims = _check(contract, arrays)
+        if all(array.size == 0 for array in arrays[: len(contract.outputs)]):
+            return None
+        geometry = self.geometry(contract.name, dims)
+        function = self._function(contract)
+        self._allow_shared(contract.name, function, geometry.shared)
+        return _Plan(function, geometry, tuple(dims[name] for name in contract.ints))
+
+    def _function(self, contract: Contract) -> Function:
+        if contract.name not in self._functions:
+            from pycuda.driver import LogicError
+
+            try:
+                function = self._module(contract.file).get_function(contract.name)
+            except LogicError as error:
+                if "not found" not in str(error):
+                    raise
+                raise KernelNotFoundError(
+                    f'kernels/{contract.file} has no kernel {contract.name}: it must be declared extern "C" '
+                    f"__global__ void {contract.name}(…)"
+                ) from None
+            self._functions[contract.name] = function.prepare(contract.argument_format)
+        return self._functions[contract.name]
+
+    def _module(self, file: str) -> Any:
+        if file not in self._modules:
+            from pycuda.compiler import SourceModule
+
+            try:
+                source = (self.engine_dir / "kernels" / file).read_text(encoding="utf-8")
+            except OSError as error:
+                raise KernelNotFoundError(f"kernels/{file} cannot be read ({error.strerror})") from None
+            except UnicodeDecodeError as error:
+                raise KernelNotFoundError(f"kernels/{file} is not UTF-8 text (byte {error.start})") from None
+            # Compilers then name the student's own file and line; a stub's line in a kernel expands to nothing.
+            options = ["-std=c++17", "-DNOT_IMPLEMENTED(id)="]
+            self._modules[file] = SourceModule(f'#line 1 "{file}"\n{source}', options=options, no_extern_c=True)
+        return self._modules[file]
+
+    def _allow_shared(self, name: str, function: Function, shared: int) -> None:
+        """Above 48 KB a function must ask for its dynamic shared memory before it is launched."""
+        if shared <= self._shared_limits.get(name, DEFAULT_SHARED_LIMIT - function.shared_size_bytes):
+            return
+        from pycuda.driver import Error, function_attribute
+
+        try:
+            function.set_attribute(function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
+        except Error as error:
+            raise LaunchConfigError(
+                f"launch.toml [{name}] shared: {shared} bytes a block are more than this device has ({error})"
+            ) from None
+        self._shared_limits[name] = shared
+
+
+_submission: _Submission | None = None
+
+
+def configure(engine_dir: str | Path) -> None:
+    """Launch the kernels of this engine from now on: its folder holds kernels/ and launch.toml."""
+    global _submission
+    _submission = _Submission(Path(engine_dir))
+
+
+def launch_geometry(name: str, dims: Mapping[str, int]) -> Geometry:
+    """(block, grid, shared bytes) of kernel `name` for dimensions such as {"T": 3, "H": 33}."""
+    return _configured().geometry(name, dims)
+
+
+def _configured() -> _Submission:
+    if _submission is None:
+        raise RuntimeError("call given.configure(engine_dir) first: no kernels are known yet")
+    return _submission
+
+
+def _check(contract: Contract, arrays: tuple[GPUArray, ...]) -> dict[str, int]:
+    """The dimensions that the arrays agree on; raises ShapeError or TypeError, naming the array."""
+    dims: dict[str, int] = {}
+    for spec, array in zip(contract.arrays, arrays, strict=True):
+        label = f"{contract.name}: {spec.name}"
+        if not hasattr(array, "gpudata"):
+            raise TypeError(f"{label} is a {type(array).__name__}, wanted a pycuda.gpuarray.GPUArray")
+        if array.dtype != spec.dtype:
+            raise TypeError(f"{label} has dtype {array.dtype}, wanted {spec.dtype}")
+        shape = tuple(int(size) for size in array.shape)
+        wanted = f"[{', '.join(spec.shape)}]"
+        if len(shape) != len(spec.shape):
+            raise ShapeError(f"{label} has shape {list(shape)}, wanted {wanted}")
+        for symbol, size in zip(spec.shape, shape, strict=True):
+            name, _, divisor = symbol.partition("/")
+            if dims.setdefault(name, size * int(divisor or 1)) != size * int(divisor or 1):
+                known = ", ".join(f"{name} = {size}" for name, size in dims.items() if name in wanted)
+                raise ShapeError(f"{label} has shape {list(shape)}, wanted {wanted} with {known}")
+        if array.size and not array.flags.c_contiguous:
+            raise ShapeError(f"{label} with shape {list(shape)} is not contiguous: copy it first")
+    for rule, holds in contract.rules:
+        if not holds(dims):
+            raise ShapeError(f"{contract.name}: {rule}, got {', '.join(f'{n} = {size}' for n, size in dims.items())}")
+    return dims
+
+
+def _launch(name: str, arrays: tuple[GPUArray, ...], floats: tuple[float, ...], stream: Stream | None) -> None:
+    """What depends on shapes alone is worked out at a shape's first launch and looked up afterwards."""
+    plans = _configured().plans
+    try:
+        key = (name, *[(array.shape, array.strides, array.dtype) for array in arrays])
+        pointers = [0 if array.gpudata is None else array.gpudata for array in arrays]  # None: an empty array
+    except AttributeError:
+        _check(CONTRACTS[name], arrays)  # says which argument is no GPUArray
+        raise
+    if key not in plans:
+        if len(plans) >= MAX_PLANS:
+            plans.clear()
+        plans[key] = _configured().plan(CONTRACTS[name], arrays)
+    plan = plans[key]
+    if plan is not None:
+        block, grid, shared = plan.geometry
+        plan.function.prepared_async_call(grid, block, stream, *pointers, *plan.ints, *floats, shared_size=shared)
+
+
+def vector_add(out: GPUArray, x: GPUArray, y: GPUArray, stream: Stream | None = None) -> None:
+    """out = x + y; all [n] float32. Blocks of 256 threads: this launch is not in launch.toml."""
+    _launch("vector_add", (out, x, y), (), stream)
+
+
+def embedding(out: GPUArray, table: GPUArray, ids: GPUArray, stream: Stream | None = None) -> None:
+    """out[t] = table[ids[t]]; out [T, H], table [V, H], ids [T] int32, each in 0 … V − 1."""
+    _launch("embedding", (out, table, ids), (), stream)
+
+
+def residual_add(x: GPUArray, y: GPUArray, stream: Stream | None = None) -> None:
+    """x += y in place; both [T, H]."""
+    _launch("residual_add", (x, y), (), stream)
+
+
+def silu_mul(out: GPUArray, gate: GPUArray, up: GPUArray, stream: Stream | None = None) -> None:
+    """out = gate / (1 + exp(−gate)) · up; all [T, I]."""
+    _launch("silu_mul", (out, gate, up), (), stream)
+
+
+def rmsnorm_tree(out: GPUArray, x: GPUArray, weight: GPUArray, eps: float, stream: Stream | None = None) -> None:
+    """As rmsnorm, summed by a tree in shared memory."""
+    _launch("rmsnorm_tree", (out, x, weight), (eps,), stream)
+
+
+def rmsnorm(out: GPUArray, x: GPUArray, weight: GPUArray, eps: float, stream: Stream | None = None) -> None:
+    """out[t] = x[t] / sqrt(mean(x[t]²) + eps) · weight; out and x [T, H], weight [H]."""
+    _launch("rmsnorm", (out, x, weight), (eps,), stream)
+
+
+def rope(
+    q: GPUArray, k: GPUArray, cos: GPUArray, sin: GPUArray, positions: GPUArray, stream: Stream | None = None
+) -> None:
+    """Rotate the pairs (i, i + D/2) of q [T, Hq, D] and k [T, Hkv, D] in place, by row positions[t] of the tables.
+
+    cos, sin [length, D/2] float32; positions [T] int32, each in 0 … length − 1.
+    """
+    _launch("rope", (q, k, cos, sin, positions), (), stream)
+
+
+def softmax(out: GPUArray, x: GPUArray, stream: Stream | None = None) -> None:
+    """Softmax of each row; out and x [R, N] float32."""
+    _launch("softmax", (out, x), (), stream)
+
+
+def matmul_naive(out: GPUArray, x: GPUArray, w: GPUArray, stream: Stream | None = None) -> None:
+    """out = x · wᵀ, one thread an element; out [M, N], x [M, K], w [N, K]."""
+    _launch("matmul_naive", (out, x, w), (), stream)
+
+
+def matmul_tiled(out: GPUArray, x: GPUArray, w: GPUArray, stream: Stream | None = None) -> None:
+    """out = x · wᵀ, tiles in shared memory; out [M, N], x [M, K], w [N, K]."""
+    _launch("matmul_tiled", (out, x, w), (), stream)
+
+
+def attention(out: GPUArray, q: GPUArray, k: GPUArray, v: GPUArray, scale: float, stream: Stream | None = None) -> None:
+    """Causal attention: query i of L sees the keys 0 … S − L + i, query head h the key/value head h // (Hq / Hkv).
+
+    out, q [L, Hq, D]; k, v [S, Hkv, D]; scale multiplies the scores. A query that sees no key gives zeros.
+    """
+    _launch("attention", (out, q, k, v), (scale,), stream)
+
+
+def argmax(out: GPUArray, x: GPUArray, stream: Stream | None = None) -> None:
+    """Index of each row's largest value, the lowest where several are equal; out [R] int32, x [R, N] float32, N > 0."""
+    _launch("argmax", (out, x), (), stream)
