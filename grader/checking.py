@@ -1,0 +1,76 @@
+"""What a check file imports: the markers of checks and properties, the kinds of argument, and how to judge results.
+
+A check draws its inputs, makes calls through the fixture `worker` (or `emulator`), and judges what comes back:
+
+    @check("s03.1")
+    def widths(worker, rng):
+        \"\"\"rmsnorm_tree is right at widths 1, 33 and 1000.\"\"\"
+        …
+        expect(worker.launch("rmsnorm_tree", Out((3, width)), x, weight, 1e-5), oracle.rmsnorm(x, weight, 1e-5))
+
+Fixtures: `worker` runs on the graded device, `emulator` always on the emulator, `rng` is a NumPy generator seeded by
+the run and the check, `tiny` is the stored model with its prompts and references, `device_kind` is "cpu" or "gpu".
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from grader.arguments import BF16, Device, Handle, InOut, Out
+from grader.client import Worker
+from grader.compare import Expected, Failure, expect, expect_rows
+from grader.counters import Counters
+from grader.errors import StudentError
+from grader.properties import property_check
+
+__all__ = [
+    "BF16",
+    "Counters",
+    "Device",
+    "Expected",
+    "Failure",
+    "Handle",
+    "InOut",
+    "Out",
+    "StudentError",
+    "Worker",
+    "check",
+    "expect",
+    "expect_error",
+    "expect_rows",
+    "property_check",
+    "require",
+]
+
+Function = TypeVar("Function", bound=Callable[..., None])
+
+
+def check(check_id: str) -> Callable[[Function], Function]:
+    """Mark a function as the check of this id in the manifest; the first line of its docstring is the title."""
+
+    def mark(function: Function) -> Function:
+        if not (function.__doc__ or "").strip():
+            raise ValueError(f"check {check_id} has no docstring; its first line is the title that students read")
+        function.check_id = check_id  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def require(condition: bool, message: str, verdict: str = "INCORRECT_VALUE", **evidence: Any) -> None:
+    """Raise Failure with this verdict, message and evidence unless the condition holds."""
+    if not condition:
+        raise Failure(verdict, message, evidence)
+
+
+def expect_error(call: Callable[[], Any], error: str, mentions: str = "") -> None:
+    """Raise Failure unless `call` makes the student's code raise `error`, or a subclass, whose text has `mentions`."""
+    try:
+        call()
+    except StudentError as raised:
+        if error not in raised.type_names:
+            raise
+        if mentions not in raised.text:
+            message = f"{error} must name {mentions!r}; its text is: {raised.text or '(empty)'}"
+            raise Failure("INCORRECT_VALUE", message, raised.evidence) from None
+        return
+    raise Failure("INCORRECT_VALUE", f"The call returned; it must raise {error}.")

@@ -1,0 +1,90 @@
+"""What a worker reports as an exception, as the verdict and the sentence that a student reads."""
+
+import re
+from typing import Any
+
+from grader.compare import Failure
+from grader.report.text import clean
+
+MAX_TEXT = 16_000
+
+_DEVICE_ERRORS = (
+    ("illegal memory access", "OUT_OF_BOUNDS", "The kernel read or wrote an address outside of its arrays."),
+    ("misaligned address", "MISALIGNED_ACCESS", "A vector access of the kernel was at no multiple of its size."),
+    ("device-side assert", "RUNTIME_ERROR", "An assert in the kernel failed."),
+)  # fmt: skip
+_NOT_FOUND = re.compile(r"No module named 'engine(?:\.(\w+))?'")
+
+
+class StudentError(Failure):
+    """An exception that the student's code, or a launcher on its behalf, raised in the worker.
+
+    `type_names` are the exception's class and its bases, `text` what it said, `where` the student's `file:line`.
+    """
+
+    def __init__(self, type_names: tuple[str, ...], text: str, where: str = "", log: str = "") -> None:
+        self.type_names = type_names
+        self.text = text
+        self.where = where
+        verdict, message = _verdict(type_names, text, where, log)
+        super().__init__(verdict, message, {"log": log} if log else None)
+
+
+def student_error(report: Any, scrub: dict[str, str]) -> StudentError:
+    """The error of a worker's report; `scrub` maps paths of this machine to what is shown for them.
+
+    Raises ValueError for a report of another form.
+    """
+    match report:
+        case {"types": [str(), *_] as types, "text": str(text), "where": str(where), "log": str(log)}:
+            if all(isinstance(name, str) for name in types):
+                return StudentError(
+                    tuple(clean(name, 80) for name in types[:16]),
+                    tidy(text, scrub),
+                    tidy(where, scrub)[:200],
+                    tidy(log, scrub),
+                )
+    raise ValueError("an error report of another form")
+
+
+def tidy(text: str, scrub: dict[str, str]) -> str:
+    """Text of a child as it may be shown: bounded, without control characters and private paths."""
+    text = text[-4 * MAX_TEXT :]
+    for path, shown in scrub.items():
+        text = text.replace(path, shown)
+    text = re.sub(r"/tmp/(?:tmp|pagedlab)[\w.-]*/", "", text)
+    return clean(text, MAX_TEXT)
+
+
+def _verdict(types: tuple[str, ...], text: str, where: str, log: str) -> tuple[str, str]:
+    if "NotImplementedError" in types:
+        return "NOT_IMPLEMENTED", f"{text or 'This part'} is not implemented yet{_at(where)}."
+    if "CompileError" in types:
+        return "COMPILE_ERROR", f"The compiler refused the kernel: {first_error(log or text)}"
+    if "KernelNotFoundError" in types:
+        return "COMPILE_ERROR", text
+    if "LaunchConfigError" in types:
+        return "RUNTIME_ERROR", text
+    if types[0] == "MemoryError":
+        return "OUT_OF_MEMORY", f"The device's memory is used up{_at(where)}: {text}"
+    for phrase, verdict, sentence in _DEVICE_ERRORS:
+        if phrase in text and "Error" in types:
+            return verdict, f"{sentence} ({text.strip()})"
+    missing = _NOT_FOUND.search(text)
+    if "ModuleNotFoundError" in types and missing:
+        return (
+            "RUNTIME_ERROR",
+            f"engine/{missing[1] or ''}{'.py' if missing[1] else ''} is missing from the submission.",
+        )
+    return "RUNTIME_ERROR", f"{types[0]}{_at(where)}{': ' if text else ''}{text}"
+
+
+def first_error(log: str) -> str:
+    """The line of a compiler's output that matters most."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if re.search(r"\berror\b", line)]
+    return (errors or lines or ["it said nothing"])[0]
+
+
+def _at(where: str) -> str:
+    return f" in {where}" if where else ""

@@ -1,0 +1,152 @@
+"""Starts the processes that run a submission (a worker and, on the emulator, its device process) and ends them.
+
+Each worker gets a private folder as home and current folder, a clean environment, a process group of its own and one
+socket; everything that it prints is read, bounded and kept apart from its answers.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grader.compare import Failure
+from grader.framing import receive_frame, send_frame
+
+if TYPE_CHECKING:
+    from grader.emulator.launcher import DeviceProcess
+
+WORKER = Path(__file__).resolve().parent / "worker.py"
+MAX_HEADER = 1 << 20
+MAX_OUTPUT = 16 << 20
+KEPT_OUTPUT = 4096
+
+PASSED_ON = ("PATH", "CXX", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_VISIBLE_DEVICES")
+"""Environment variables of ours that a worker gets; it sees no other."""
+
+
+class Output:
+    """Reads what a process prints, without end, and keeps the last 4 KB."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.tail = b""
+        self.flooded = False
+        self._process = process
+        self._thread = threading.Thread(target=self._drain, daemon=True)
+        self._thread.start()
+
+    def text(self) -> str:
+        """What was printed last; waits a moment for what is still in the pipe of a process that ended."""
+        if self._process.poll() is not None:
+            self._thread.join(0.2)
+        return self.tail.decode("utf-8", "replace")
+
+    def _drain(self) -> None:
+        total = 0
+        assert self._process.stdout is not None
+        with self._process.stdout as stream:
+            while chunk := stream.read1(65536):  # type: ignore[attr-defined]
+                total += len(chunk)
+                self.tail = (self.tail + chunk)[-KEPT_OUTPUT:]
+                if total > MAX_OUTPUT and not self.flooded:
+                    self.flooded = True
+                    kill_group(self._process)
+
+
+class Child:
+    """One running worker, with its device process on the emulator; `home` is its private folder."""
+
+    def __init__(self, *, emulated: bool) -> None:
+        """Start both; raises OSError when the machine refuses."""
+        self.home = Path(tempfile.mkdtemp(prefix="pagedlab-"))
+        self.device: DeviceProcess | None = None
+        ours, theirs = socket.socketpair()
+        try:
+            environment, inherited = _environment(self.home), [theirs.fileno()]
+            if emulated:
+                from grader.emulator.launcher import start_device
+
+                self.device = start_device()
+                environment |= self.device.environment()
+                inherited += self.device.pass_fds
+            command = [sys.executable, "-I", "-B", str(WORKER), str(theirs.fileno())]
+            self.process = subprocess.Popen(
+                [*command, "emulated" if emulated else "gpu"],
+                cwd=self.home,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=inherited,
+            )
+        except BaseException:
+            ours.close()
+            self._remove()
+            raise
+        finally:
+            theirs.close()
+        self.socket = ours
+        self.output = Output(self.process)
+
+    def exchange(
+        self, header: dict[str, Any], payload: bytes, largest: int, deadline: float
+    ) -> tuple[dict[str, Any], memoryview]:
+        """One request and its answer of at most `largest` bytes.
+
+        Raises TimeoutError, ProtocolError, or EOFError and OSError when the worker is gone.
+        """
+        send_frame(self.socket, header, payload, deadline)
+        answer, data = receive_frame(self.socket, MAX_HEADER, largest, deadline)
+        return answer, memoryview(data)
+
+    def end(self) -> None:
+        """Kill everything that was started and remove the private folder."""
+        self.socket.close()
+        kill_group(self.process)
+        self.process.wait()
+        self._remove()
+
+    def death(self) -> Failure:
+        """Why the worker ended, as a failure of the running check; call it before `end`."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(2)
+        if self.output.flooded:
+            return Failure("RUNTIME_ERROR", f"The code printed more than {MAX_OUTPUT >> 20} MiB; remove the prints.")
+        code = self.process.poll()
+        if code is None:
+            return Failure("CRASHED", "The process that runs the code closed its connection.")
+        if code >= 0:
+            return Failure(
+                "CRASHED", f"The process that runs the code ended itself (exit code {code}) during the call."
+            )
+        return Failure("CRASHED", f"The process that runs the code was ended by {_signal_name(-code)}.")
+
+    def _remove(self) -> None:
+        if self.device is not None:
+            self.device.kill()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+
+def kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """Kill a process and all others of its group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _environment(home: Path) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return kept | {"HOME": str(home), "TMPDIR": str(home), "LANG": "C.UTF-8", "PYCUDA_CACHE_DIR": str(home / "cache")}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
