@@ -5,6 +5,7 @@ by `grader.patterns`. Values are compared in float64; a comparison is written `n
 never passes by accident.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from grader.patterns import Comparison, Mask, Values, describe, describe_rows
+from grader.patterns import Comparison, Mask, Values, describe, describe_region
 
 LARGEST_MAP = 64
 """Rows and columns of the map of wrong values, at most."""
@@ -31,7 +32,7 @@ class Failure(Exception):
         super().__init__(verdict, message)
         self.verdict = verdict
         self.message = message
-        self.evidence = dict(evidence or {})
+        self.evidence = {key: value for key, value in (evidence or {}).items() if value is not None}
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.message}"
@@ -103,13 +104,10 @@ def expect(got: Any, expected: Expected, name: str = "out") -> None:
 def worst_ratio(got: NDArray[Any], expected: Expected) -> float:
     """The largest error as a multiple of its allowed error: up to 1 passes. For calibrating tolerances."""
     comparison = compare(got, expected)
-    if not comparison.wrong.size:
-        return 0.0
     with np.errstate(all="ignore"):
-        ratio = np.where(comparison.error == 0, 0.0, comparison.error / comparison.allowed)
-    ratio[comparison.wrong & ~(ratio > 1)] = np.inf
-    ratio[~comparison.wrong & ~(ratio <= 1)] = 0.0
-    return float(ratio.max())
+        ratio = comparison.error / comparison.allowed
+    ratio[np.isnan(ratio) | (comparison.error == np.inf)] = np.inf
+    return float(np.where(comparison.wrong | (ratio <= 1), ratio, 0.0).max(initial=0.0))
 
 
 def compare(got: NDArray[Any], expected: Expected) -> Comparison:
@@ -120,7 +118,7 @@ def compare(got: NDArray[Any], expected: Expected) -> Comparison:
     with np.errstate(all="ignore"):
         exact = got == want.astype(dtype)
         values, wanted = got.astype(np.float64), want.astype(np.float64)
-        error = np.abs(values - wanted)
+        error = np.asarray(np.abs(values - wanted))
         near = (error <= allowed) & np.isfinite(allowed) & ((error > 0) | exact)
     both_nan = np.isnan(values) & np.isnan(wanted)
     return Comparison(values, wanted, allowed, error, np.asarray(~(near | exact | both_nan)))
@@ -128,71 +126,54 @@ def compare(got: NDArray[Any], expected: Expected) -> Comparison:
 
 def _expect_array(got: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> NDArray[Any]:
     """`got` when it is an array of this shape and dtype; else Failure."""
-    wanted = f"a {dtype.name} array of shape {format_shape(shape)}"
     if not isinstance(got, np.ndarray | np.generic):
         kind = "nothing (None)" if got is None else f"a value of type {type(got).__name__}"
+        wanted = f"a {dtype.name} array of shape {brackets(shape)}"
         raise Failure("INCORRECT_DTYPE", f"{name} is {kind}; it must be {wanted}.")
     if got.shape != shape:
-        hint = "The dimensions are right but in another order." if sorted(got.shape) == sorted(shape) else None
-        message = f"{name} has shape {format_shape(got.shape)}; it must be {format_shape(shape)}."
-        raise Failure("INCORRECT_SHAPE", message, {"hint": hint} if hint else None)
+        message = f"{name} has shape {brackets(got.shape)}; it must be {brackets(shape)}."
+        reordered = sorted(got.shape) == sorted(shape)
+        hint = {"hint": "The dimensions are right but in another order."} if reordered else None
+        raise Failure("INCORRECT_SHAPE", message, hint)
     if got.dtype != dtype:
         raise Failure("INCORRECT_DTYPE", f"{name} has dtype {got.dtype.name}; it must be {dtype.name}.")
     return np.asarray(got)
 
 
 def _wrong_values(comparison: Comparison, dtype: np.dtype[Any], name: str) -> Failure:
-    """The failure that tells of the wrong values."""
+    """The failure that tells of the wrong values; the worst is the one furthest beyond its allowed error."""
     wrong = comparison.wrong
-    count, total = int(wrong.sum()), wrong.size
-    not_finite = wrong & ~np.isfinite(comparison.got) & np.isfinite(comparison.want)
-    first = _example(comparison, _first_index(wrong), dtype, name)
-    worst = _example(comparison, _worst_index(comparison, not_finite), dtype, name)
-    evidence = {"wrong": count, "total": total, "first": first, "worst": worst, "map": wrong_map(wrong)}
-    hint = describe(comparison)
-    if hint:
-        evidence["hint"] = hint
-    verdict = "NOT_FINITE" if not_finite.any() else "INCORRECT_VALUE"
-    how = _how_many(count, total, int(not_finite.sum()))
-    where = f"First: {name}{format_index(first['index'])} = {first['got']}, want {first['want']}"
-    return Failure(verdict, f"{how} {where} ({_allowance(first['allowed'])}).", evidence)
+    not_finite = int((wrong & ~np.isfinite(comparison.got) & np.isfinite(comparison.want)).sum())
+    excess = np.where(wrong, comparison.error - comparison.allowed, -np.inf)
+    excess[np.isnan(excess)] = np.inf
+    first = _example(comparison, int(wrong.argmax()), dtype, name)
+    worst = _example(comparison, int(excess.argmax()), dtype, name)
+    allowed = "which must be exact" if first["allowed"] == "0" else f"allowed error {first['allowed']}"
+    place = f"{name}{brackets(first['index']) if first['index'] else ''}"
+    message = (
+        f"{_how_many(wrong, 'value', not_finite)} First: {place} = {first['got']}, want {first['want']} ({allowed})."
+    )
+    evidence = {**_counts(wrong), "first": first, "worst": worst, "map": wrong_map(wrong), "hint": describe(comparison)}
+    return Failure("NOT_FINITE" if not_finite else "INCORRECT_VALUE", message, evidence)
 
 
-def _how_many(count: int, total: int, not_finite: int) -> str:
-    number = "The only value is" if total == 1 else f"{count:,} of {total:,} values {'is' if count == 1 else 'are'}"
-    if not_finite == 0:
-        return f"{number} wrong."
-    if not_finite == count:
-        return f"{number} NaN or infinite."
+def _how_many(wrong: Mask, noun: str, not_finite: int) -> str:
+    count = int(wrong.sum())
+    number = f"{count:,} of {wrong.size:,} {noun}s {'is' if count == 1 else 'are'}"
+    if not_finite in (0, count):
+        return f"{number} {'NaN or infinite' if not_finite else 'wrong'}."
     return f"{number} wrong, {not_finite:,} of them NaN or infinite."
 
 
-def _allowance(allowed: str) -> str:
-    return "which must be exact" if allowed == "0" else f"allowed error {allowed}"
+def _counts(wrong: Mask) -> dict[str, Any]:
+    return {"wrong": int(wrong.sum()), "total": wrong.size}
 
 
-def _first_index(mask: Mask) -> tuple[int, ...]:
-    return tuple(int(i) for i in np.unravel_index(int(mask.argmax()), mask.shape))
-
-
-def _worst_index(comparison: Comparison, not_finite: Mask) -> tuple[int, ...]:
-    """Where a value is not finite, the first such; else where the error exceeds its allowance by the most."""
-    if not_finite.any():
-        return _first_index(not_finite)
-    excess = np.where(comparison.wrong, comparison.error - comparison.allowed, -np.inf)
-    excess[np.isnan(excess)] = np.inf
-    return tuple(int(i) for i in np.unravel_index(int(excess.argmax()), excess.shape))
-
-
-def _example(comparison: Comparison, index: tuple[int, ...], dtype: np.dtype[Any], name: str) -> dict[str, Any]:
+def _example(comparison: Comparison, flat: int, dtype: np.dtype[Any], name: str) -> dict[str, Any]:
+    index = tuple(int(i) for i in np.unravel_index(flat, comparison.wrong.shape))
     got, want = format_pair(float(comparison.got[index]), float(comparison.want[index]), dtype)
-    return {
-        "name": name,
-        "index": list(index),
-        "got": got,
-        "want": want,
-        "allowed": f"{float(comparison.allowed[index]):.2g}",
-    }
+    allowed = f"{float(comparison.allowed[index]):.2g}"
+    return {"name": name, "index": list(index), "got": got, "want": want, "allowed": allowed}
 
 
 def wrong_map(wrong: Mask) -> dict[str, Any]:
@@ -244,9 +225,8 @@ def expect_rows(
             f"No row of {name} is far off, but they are less precise than bf16 arithmetic needs to be: "
             f"the median rms error of the rows is {median:.3g} (allowed {largest_median:.3g})."
         )
-        raise Failure(
-            "INCORRECT_VALUE", message, {"hint": "Accumulate in float32 and round to bf16 once per operation."}
-        )
+        hint = "Accumulate in float32 and round to bf16 once per operation."
+        raise Failure("INCORRECT_VALUE", message, {"hint": hint})
 
 
 def _row_limits(got: ArrayLike, reference: ArrayLike, bf16_reference: ArrayLike) -> tuple[Values, Values, float]:
@@ -257,25 +237,18 @@ def _row_limits(got: ArrayLike, reference: ArrayLike, bf16_reference: ArrayLike)
 
 
 def _wrong_rows(got: Values, errors: Values, allowed: Values, wrong: Mask, name: str) -> Failure:
-    count, total = int(wrong.sum()), wrong.size
-    first = int(wrong.argmax())
-    worst = int(np.where(np.isfinite(errors), errors - allowed, np.inf).argmax())
-    not_finite = not np.isfinite(got).all()
-    examples = {
-        key: {"name": name, "index": [row], "error": format_value(float(errors[row])), "allowed": f"{allowed[row]:.2g}"}
-        for key, row in (("first", first), ("worst", worst))
-    }
-    how = f"{count:,} of {total:,} rows are" if total > 1 else "The only row is"
-    if total > 1 and count == 1:
-        how = f"1 of {total:,} rows is"
+    def example(row: int) -> dict[str, Any]:
+        error = format_value(float(errors[row]))
+        return {"name": name, "index": [row], "error": error, "allowed": f"{allowed[row]:.2g}"}
+
+    not_finite = int((~np.isfinite(got)).any(axis=1).sum())
+    first = example(int(wrong.argmax()))
+    worst = example(int(np.where(np.isfinite(errors), errors - allowed, np.inf).argmax()))
     message = (
-        f"{how} wrong{' (NaN or infinite values)' if not_finite else ''}. First: {name}[{first}], whose rms error is "
-        f"{examples['first']['error']} (allowed {examples['first']['allowed']})."
+        f"{_how_many(wrong, 'row', not_finite)} First: {name}{brackets(first['index'])}, whose rms error is "
+        f"{first['error']} (allowed {first['allowed']})."
     )
-    evidence: dict[str, Any] = {"wrong": count, "total": total, **examples, "map": wrong_map(wrong.reshape(-1, 1))}
-    hint = describe_rows(wrong)
-    if hint:
-        evidence["hint"] = hint
+    evidence = {**_counts(wrong), "first": first, "worst": worst, "hint": describe_region(wrong, names=("row",))}
     return Failure("NOT_FINITE" if not_finite else "INCORRECT_VALUE", message, evidence)
 
 
@@ -301,9 +274,6 @@ def format_value(value: float, digits: int = 4) -> str:
     return f"{value:.{digits}g}"
 
 
-def format_shape(shape: tuple[int, ...]) -> str:
-    return f"[{', '.join(str(length) for length in shape)}]"
-
-
-def format_index(index: list[int]) -> str:
-    return f"[{', '.join(str(i) for i in index)}]" if index else ""
+def brackets(numbers: Sequence[int]) -> str:
+    """A shape or an index: `[3, 33]`."""
+    return f"[{', '.join(str(number) for number in numbers)}]"

@@ -3,6 +3,7 @@
 A hint is given only when it explains every wrong value; the first pattern that fits is told.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,10 +36,6 @@ class Comparison:
         """Whether the wanted values are so many and so different that a fit is no accident."""
         return _distinctive(self.want, self.allowed)
 
-    def axis_name(self, axis: int) -> str:
-        names = _AXES.get(self.wrong.ndim)
-        return names[axis] if names else f"index of dimension {axis}"
-
 
 def describe(comparison: Comparison) -> str | None:
     """One sentence on what the wrong values have in common; None when nothing known fits."""
@@ -49,34 +46,42 @@ def describe(comparison: Comparison) -> str | None:
     return None
 
 
-def describe_rows(wrong: Mask) -> str | None:
-    """One sentence on which rows are wrong, for arrays that are judged row by row; `wrong` is [rows]."""
-    count, rows = int(wrong.sum()), wrong.size
-    first = int(wrong.argmax())
-    if rows == 1 or count == rows:
+def describe_region(wrong: Mask, word: str = "wrong", names: Sequence[str] = ()) -> str | None:
+    """One sentence on where along one dimension values are wrong; `names` are those of the dimensions."""
+    names = names or _AXES.get(wrong.ndim) or [f"index of dimension {axis}" for axis in range(wrong.ndim)]
+    for axis, name in enumerate(names):
+        hit = np.asarray(wrong.any(axis=tuple(other for other in range(wrong.ndim) if other != axis)))
+        sentence = _region(hit, name, word, alone=int(wrong.sum()) == 1)
+        if sentence:
+            return sentence
+    return None
+
+
+def _region(hit: Mask, name: str, word: str, alone: bool) -> str | None:
+    """The same for one dimension; `alone` says that a single value is wrong, whose index the message tells already."""
+    count, length, start = int(hit.sum()), hit.size, int(hit.argmax())
+    if count == length:
         return None
+    if count == 1 and start == length - 1:
+        return f"Only the last {name} ({start}) is {word}."
     if count == 1:
-        return f"Only {_ordinal('row', first, rows)} is wrong."
-    if not wrong[first:].all():
-        return None
-    if first == 1:
-        return "The first row is right and every later one is wrong: look at what depends on the position."
-    return f"Rows 0 to {first - 1} are right and every row from {first} on is wrong."
+        return None if alone else f"Only {name} {start} is {word}."
+    if start == 1 and count == length - 1:
+        return f"The first {name} is right and every later one is {word}."
+    if 2 * start >= length and 2 * count > length - start:
+        return f"Only the tail is {word}, {name}s {start} to {length - 1} of {length}."
+    return f"Every {name} from {start} on is {word} (of {length})." if count == length - start else None
 
 
 # Nothing was computed
 
 
-def _all_nan(comparison: Comparison) -> str | None:
-    if not np.isnan(comparison.got).all():
-        return None
-    return (
-        "Every value is NaN, with which the grader fills outputs before a call: nothing was written, "
-        "or all of it was computed from NaN."
-    )
-
-
-def _all_zero(comparison: Comparison) -> str | None:
+def _nothing_written(comparison: Comparison) -> str | None:
+    if np.isnan(comparison.got).all():
+        return (
+            "Every value is NaN, with which the grader fills outputs before a call: nothing was written, "
+            "or all of it was computed from NaN."
+        )
     return "Every value is zero." if comparison.got.size > 1 and not comparison.got.any() else None
 
 
@@ -97,7 +102,7 @@ def _shifted(comparison: Comparison) -> str | None:
     for axis in reversed(range(comparison.got.ndim)):
         for shift, direction in ((1, "after"), (-1, "before")):
             if _equal_when_shifted(comparison, axis, shift):
-                return f"The values are right but each stands one {comparison.axis_name(axis)} {direction} its place."
+                return f"The values are right but each stands one place {direction} its own, along dimension {axis}."
     return None
 
 
@@ -183,54 +188,12 @@ def _factor(got: Values, want: Values) -> float:
 # Wrong in one region
 
 
-def _nan_from_row_on(comparison: Comparison) -> str | None:
-    nan = np.isnan(comparison.got)
-    if not np.array_equal(nan & ~np.isnan(comparison.want), comparison.wrong):
-        return None
-    for axis in range(nan.ndim):
-        hit = _any_beside(nan, axis)
-        start, length = int(hit.argmax()), hit.size
-        if start and np.take(nan, range(start, length), axis).all():
-            name = comparison.axis_name(axis)
-            return (
-                f"Every {name} from {start} on (of {length}) is NaN, as if not written: "
-                f"do the grid and the loops cover all {length} {name}s?"
-            )
-    return None
-
-
-def _first_row_only(comparison: Comparison) -> str | None:
-    if comparison.wrong.ndim < 2 or comparison.wrong.shape[0] < 3:
-        return None
-    hit = _any_beside(comparison.wrong, 0)
-    if hit[0] or not hit[1:].all():
-        return None
-    name = comparison.axis_name(0)
-    return (
-        f"The first {name} is right and every later one is wrong: look at how the {name}'s number enters the addresses."
-    )
-
-
-def _one_index_only(comparison: Comparison) -> str | None:
-    if comparison.wrong.sum() < 2:
-        return None
-    for axis in range(comparison.wrong.ndim):
-        hit = _any_beside(comparison.wrong, axis)
-        if hit.size > 1 and hit.sum() == 1:
-            return f"Only {_ordinal(comparison.axis_name(axis), int(hit.argmax()), hit.size)} is wrong."
-    return None
-
-
-def _tail(comparison: Comparison) -> str | None:
-    """Wrong values only in the second half of a dimension, up to its end, and there in most places."""
-    for axis in reversed(range(comparison.wrong.ndim)):
-        hit = _any_beside(comparison.wrong, axis)
-        start, length = int(hit.argmax()), hit.size
-        if start and 2 * start >= length and hit[-1] and 2 * hit[start:].sum() > length - start:
-            name = comparison.axis_name(axis)
-            which = f"{name} {start}" if start == length - 1 else f"{name}s {start} to {length - 1}"
-            return f"Only the tail is wrong, {which} of {length}: look at a last tile that is not full, or at a bound."
-    return None
+def _one_region(comparison: Comparison) -> str | None:
+    never_written = np.isnan(comparison.got[comparison.wrong]).all()
+    sentence = describe_region(comparison.wrong, "NaN, as if never written" if never_written else "wrong")
+    if sentence and sentence.startswith("Only the tail"):
+        return f"{sentence[:-1]}: look at a last tile that is not full, or at a bound."
+    return sentence
 
 
 def _close(comparison: Comparison) -> str | None:
@@ -245,17 +208,13 @@ def _close(comparison: Comparison) -> str | None:
 
 
 _PATTERNS = (
-    _all_nan,
-    _all_zero,
+    _nothing_written,
     _transposed,
     _shifted,
     _swapped,
     _constant_factor,
-    _nan_from_row_on,
-    _first_row_only,
-    _one_index_only,
+    _one_region,
     _factor_per_row,
-    _tail,
     _close,
 )
 
@@ -269,14 +228,3 @@ def _fits(candidate: Values, want: Values, allowed: Values) -> bool:
 def _distinctive(want: Values, allowed: Values) -> bool:
     finite = want[np.isfinite(want)][:4096]
     return np.unique(finite).size >= FEWEST and bool(np.ptp(finite) > 8 * np.max(allowed))
-
-
-def _any_beside(mask: Mask, axis: int) -> Mask:
-    """The mask along one axis: whether it is set anywhere in the other dimensions."""
-    return np.asarray(mask.any(axis=tuple(i for i in range(mask.ndim) if i != axis)))
-
-
-def _ordinal(name: str, index: int, length: int) -> str:
-    if index == length - 1:
-        return f"the last {name} ({index})"
-    return f"the first {name}" if index == 0 else f"{name} {index}"
