@@ -135,16 +135,16 @@ def first_lines(log: str) -> str:
 
 
 def untried(stages: Sequence[Result]) -> Iterator[RenderableType]:
-    """A line per stage for its checks that were not tried, with what is to write next or the reason."""
-    table = grid(3)
-    for stage in stages:
-        for verdict in NO_ANSWER:
+    """For each verdict of an untried check a line per stage, with what is to write next or the reason."""
+    for verdict in NO_ANSWER:
+        table = grid(3)
+        for stage in stages:
             checks = [check for check in stage["checks"] if check["verdict"] == verdict]
             if checks:
-                number = f"{len(checks)} check{'s' if len(checks) > 1 else ''}: "
-                table.add_row(f"  {stage['id']}", word(verdict), Text(number + next_step(checks[0])))
-    if table.row_count:
-        yield from (Text("\nnot tried"), table)
+                number = f"{len(checks)} check{'s' if len(checks) > 1 else ''}"
+                table.add_row(f"  {stage['id']}", number, Text(next_step(checks[0])))
+        if table.row_count:
+            yield from (Text.assemble("\n", word(verdict)), table)
 
 
 def next_step(check: Result) -> str:
