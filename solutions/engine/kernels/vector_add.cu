@@ -1,10 +1,9 @@
 // vector_add: out[i] = x[i] + y[i]
 //
 // out, x, y  [n] float32, contiguous; out is written, x and y are read
-// n          number of elements; no multiple of the block size, so the last block has threads without an
-// element Launch     a grid of one dimension with at least n threads in all (yours in vector_add.py; the
-// kit's own checks use
-//            blocks of 256). Thread i of the whole grid computes element i and touches nothing else.
+// n          number of elements; if no multiple of the block size, the last block has threads too many
+// Launch     a one-dimensional grid of at least n threads: yours in vector_add.py, blocks of 256 in the kit's
+//            own checks. Thread i of the whole grid computes element i and touches nothing else.
 // Numerics   one float32 addition.
 
 extern "C" __global__ void vector_add(float* __restrict__ out, const float* __restrict__ x,
