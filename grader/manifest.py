@@ -18,7 +18,7 @@ SUFFIXES = (".cu", ".py", ".toml")
 _NUMBER = (int, float)
 _HEAD = {"deadline": _NUMBER, "stage": list}
 _STAGE = dict(id=str, title=str, handout=str, kind=str, points=_NUMBER, files=list, requires=list, check=list)
-_CHECK = {"id": str, "points": _NUMBER, "needs": list, "deadline": _NUMBER}
+_CHECK = {"id": str, "points": _NUMBER, "needs": list, "deadline": _NUMBER, "empty_repeat": bool}
 
 
 class ManifestError(ValueError):
@@ -27,12 +27,16 @@ class ManifestError(ValueError):
 
 @dataclass(frozen=True)
 class Check:
-    """One graded check. `needs` are the stub ids it exercises; `deadline` is in seconds, for the whole check."""
+    """One graded check. `needs` are the stub ids it exercises; `deadline` is in seconds, for the whole check.
+
+    With `empty_repeat` it is repeated on the emulator with kernels that do nothing, and must then fail.
+    """
 
     id: str
     points: float
     needs: tuple[str, ...]
     deadline: float
+    empty_repeat: bool = False
 
     @property
     def stage(self) -> str:
@@ -173,7 +177,7 @@ def _parse_stage(table: Any, deadline: float) -> Stage:
 
 def _parse_check(table: Any, stage_id: str, deadline: float) -> Check:
     where = _name(table, "check") or f"a check of stage {stage_id}"
-    check = Check(**_read(table, where, _CHECK, needs=[], deadline=deadline))
+    check = Check(**_read(table, where, _CHECK, needs=[], deadline=deadline, empty_repeat=False))
     _rule(
         bool(re.fullmatch(rf"{stage_id}\.[1-9]\d?", check.id)),
         f"{where}: the id must be the stage's, a dot and a number, as in {stage_id}.1.",
@@ -195,8 +199,8 @@ def _read(table: Any, where: str, types: Mapping[str, Any], **defaults: Any) -> 
     for key, kind in types.items():
         _rule(key in values, f"{where}: `{key}` is missing.")
         value = values[key]
-        names = {str: "text", list: "a list", _NUMBER: "a number"}
-        right = isinstance(value, kind) and not isinstance(value, bool)
+        names = {str: "text", list: "a list", bool: "true or false", _NUMBER: "a number"}
+        right = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
         _rule(right, f"{where}: `{key}` is {value!r}; it must be {names[kind]}.")
         if key in ("files", "requires", "needs"):
             _rule(all(isinstance(text, str) for text in value), f"{where}: `{key}` must be a list of texts.")
