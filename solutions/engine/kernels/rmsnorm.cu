@@ -4,8 +4,8 @@
 // weight     [hidden_size] bf16
 // Launch     launch.toml [rmsnorm_tree] and [rmsnorm], over T = num_tokens, H = hidden_size. Suggested: a
 //            block per token, thread i takes the elements i, i + block, i + 2 · block … of its row.
-// Must hold  rmsnorm_tree: no shuffles; block a power of two, `shared` bytes for a float per thread.
-//            rmsnorm: shuffles and at most 3 barriers; block a multiple of 32.
+// Must hold  rmsnorm_tree: no shuffles; the usual tree wants a block of 2^k threads and `shared` bytes for a
+//            float per thread. rmsnorm: shuffles, so a block of whole warps, and at most 3 barriers.
 // Numerics   sums and products in float32, eps inside the root, rounded once to bf16 at the end (rounding
 //            before the weight too is allowed).
 #include <cuda_bf16.h>
