@@ -34,7 +34,7 @@ def summary(results: Result, stages: Mapping[str, Stage]) -> Iterator[Renderable
         if stage["id"] in failing:
             earlier = [failing[name] for name in stages[stage["id"]].requires if name in failing]
             yield from stage_failures(stage, earlier[0] if earlier else None)
-    yield from untried(results["stages"])
+    yield from untried(results)
     yield from (Text(""), points_table(results))
     yield from conclusion(results, stages)
 
@@ -134,25 +134,26 @@ def first_lines(log: str) -> str:
     return "\n".join(lines[:LOG_LINES] + more)
 
 
-def untried(stages: Sequence[Result]) -> Iterator[RenderableType]:
+def untried(results: Result) -> Iterator[RenderableType]:
     """For each verdict of an untried check a line per stage, with what is to write next or the reason."""
     for verdict in NO_ANSWER:
         table = grid(3)
-        for stage in stages:
+        for stage in results["stages"]:
             checks = [check for check in stage["checks"] if check["verdict"] == verdict]
             if checks:
                 number = f"{len(checks)} check{'s' if len(checks) > 1 else ''}"
-                table.add_row(f"  {stage['id']}", number, Text(next_step(checks[0])))
+                table.add_row(f"  {stage['id']}", number, Text(next_step(checks[0], results["submission"])))
         if table.row_count:
             yield from (Text.assemble("\n", word(verdict)), table)
 
 
-def next_step(check: Result) -> str:
+def next_step(check: Result, submission: str) -> str:
+    """What to write and where, or why the check was not tried."""
     stubs = check["evidence"].get("stubs")
     if check["verdict"] != "NOT_IMPLEMENTED" or not stubs:
         return clean_line(check["message"])
     stub = stubs[0]
-    return clean_line(f"write {stub['id']} in {stub['file']}:{stub['line']}")
+    return clean_line(f"write {stub['id']} in {submission}/engine/{stub['file']}:{stub['line']}")
 
 
 def points_table(results: Result) -> Table:
@@ -186,4 +187,4 @@ def conclusion(results: Result, stages: Mapping[str, Stage]) -> Iterator[Rendera
     missing = next((check for check in checks if check["verdict"] == "NOT_IMPLEMENTED"), None)
     if missing and not counts["failed"]:
         handout = stages[missing["id"].partition(".")[0]].handout
-        yield Text(f"Next: {next_step(missing)}\nRead: assignments/{handout}")
+        yield Text(f"Next: {next_step(missing, results['submission'])}\nRead: assignments/{handout}")

@@ -123,6 +123,7 @@ FAULTS = [
     ("deadline = 20", 'deadline = 20\nname = "x"', "the head of the file: unknown key 'name'"),
     ("deadline = 45", "deadline = 0", "check s00.2: `deadline` is 0"),
     ("deadline = 45", "deadline = nan", "check s00.2: `deadline` is nan"),
+    ("deadline = 45", "empty_repeat = 3", "check s00.2: `empty_repeat` is 3; it must be true or false"),
     ('id = "s03"', 'id = "3"', "stage 3: the id must be s and two digits"),
     ('id = "s03"', "", "a [[stage]] without id: `id` is missing"),
     ('id = "s03"', 'id = "s00"', "check s03.1: the id must be the stage's, a dot and a number"),

@@ -50,7 +50,7 @@ def shown(*changed: Record, stream: io.StringIO | None = None, plan: Any = PLAN,
         terminal.check_finished(one)
     device = {"kind": "cpu", "name": "emulator"}
     terminal.finish(
-        build_results(plan, records.values(), kit="0", submission="s", device=device, confinement="none", seed=7)
+        build_results(plan, records.values(), kit="0", submission="starter", device=device, confinement="none", seed=7)
     )
     return "\n".join(line.rstrip() for line in stream.getvalue().split("\n"))
 
@@ -68,7 +68,7 @@ WRONG = record(
     hint="Only the last row (2) is wrong.",
     map={"rows": 3, "columns": 33, "counts": [[0] * 33, [0] * 33, [0] * 5 + [1] * 12 + [0] * 16]},
 )
-STUBS = [{"id": "s07.1", "file": "starter/engine/kernels/attention.cu", "line": 31}]
+STUBS = [{"id": "s07.1", "file": "kernels/attention.cu", "line": 31}]
 
 
 def test_all_passed_is_said_of_public_checks() -> None:
