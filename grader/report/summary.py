@@ -4,7 +4,7 @@ Made of rich renderables from results.json (and the manifest's stages, for what 
 submission is cleaned and enters as `Text`, which rich never reads as markup.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np

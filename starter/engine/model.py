@@ -1,0 +1,40 @@
+"""The Llama model: weights on the GPU, and the forward pass as a sequence of kernel launches.
+
+Nothing is kept between calls but the weights and the buffers: every call computes all positions of its prompt.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+import pycuda.autoprimaryctx  # noqa: F401  (importing it creates the GPU context)
+from given import ops
+from given.config import LlamaConfig
+from pycuda import gpuarray
+from pycuda.gpuarray import GPUArray
+
+from .linear import linear
+from .rope import rope_tables
+from .weights import load_model_weights
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+
+
+class LlamaModel:
+    """A Llama model of one folder (config.json and safetensors), all weights on the GPU."""
+
+    def __init__(self, model_dir: str) -> None:
+        """Load the weights; raises ConfigError or SafetensorsError, naming the file, when the folder is not usable."""
+        raise NotImplementedError("s08.2")  # TODO s08.2: upload each weight once, a tied head not twice
+
+    def forward(
+        self, ids: Sequence[int] | np.ndarray, last_only: bool = False, hidden_states: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, list[np.ndarray]]:
+        """Logits [tokens, vocab_size] float32 of a prompt; [1, vocab_size], of its last token, with last_only.
+
+        With hidden_states returns (logits, states): num_layers + 1 arrays [tokens, hidden_size] bf16, the embedding's
+        output and then the residual stream after each block, before the final norm.
+        Raises ValueError for an empty prompt, one longer than max_position_embeddings, or an unknown id.
+        """
+        raise NotImplementedError("s08.2")  # TODO s08.2: embedding, the blocks, the final norm, the head
