@@ -31,13 +31,18 @@ class WorkerFault(Exception):
 
 @dataclass
 class Clock:
-    """The deadlines of the running check: for the whole of it, and for each call half of that. In seconds."""
+    """The deadlines of the running check: for the whole of it, and for each call half of that. In seconds.
+
+    `last_call` is the text of the check's last call, for evidence.
+    """
 
     call_seconds: float = 60.0
     deadline: float = float("inf")
+    last_call: str = ""
 
     def start(self, check_seconds: float) -> None:
         """A check begins."""
+        self.last_call = ""
         self.call_seconds = check_seconds / 2
         self.deadline = time.monotonic() + check_seconds
 
@@ -46,20 +51,21 @@ class Clock:
 
 
 class Worker:
-    """One submission on one device: the GPU or the emulator. Processes start with the first call.
-
-    `last_call` is the text of the last call, for evidence.
-    """
+    """One submission on one device: the GPU or the emulator. Processes start with the first call."""
 
     def __init__(self, engine: Path, clock: Clock, *, emulated: bool, empty: bool = False) -> None:
         """`engine` holds kernels/, launch.toml and the Python files; `empty`: every kernel does nothing (emulator)."""
         self.engine = engine
         self.clock = clock
         self.emulated = emulated
-        self.last_call = ""
         self._empty = empty
         self._child: Child | None = None
         self._generation = 0
+
+    @property
+    def last_call(self) -> str:
+        """The text of the last call: operation, shapes, launch."""
+        return self.clock.last_call
 
     # Calls
 
@@ -89,13 +95,14 @@ class Worker:
         With Out or InOut arguments these are returned, as by `launch`. Raises Failure; an exception of the student's
         code is a StudentError.
         """
+        where: list[Any] = [target]
         if isinstance(target, str):
-            name, where = target, [target]
+            name = target
             host_rules.refuse_violations(self.engine, target.partition(".")[0])
         else:
             name, where = f"{target[0].type_name}.{target[1]}", [self._current(target[0]), target[1]]
         request = Request(arguments, (), device=False, handle=self._current)
-        self.last_call = f"{name}({request.case})"
+        self.clock.last_call = f"{name}({request.case})"
         header = {"verb": "call", "target": where, "arguments": request.tree, "limit": limit}
         answer, payload = self._exchange(header, request, limit)
         outputs = request.results(payload)
@@ -123,7 +130,7 @@ class Worker:
     def _launch(self, op: str, arguments: tuple[Any, ...], repeats: int = 0) -> tuple[Any, dict[str, Any]]:
         contract = CONTRACTS[op]
         request = Request(arguments, [*(array.name for array in contract.arrays), *contract.floats], device=True)
-        self.last_call = f"{op}({request.case}){self._geometry(contract, request)}"
+        self.clock.last_call = f"{op}({request.case}){self._geometry(contract, request)}"
         header = {"verb": "launch", "op": op, "arguments": request.tree, "repeats": repeats}
         answer, payload = self._exchange(header, request)
         outputs = request.results(payload)
@@ -176,7 +183,7 @@ class Worker:
         return failure
 
     def _timeout(self) -> Failure:
-        name = self.last_call.partition("(")[0]
+        name = self.clock.last_call.partition("(")[0]
         if time.monotonic() >= self.clock.deadline:
             return Failure("TIMEOUT", f"The check took too long; it was ended during {name}.")
         message = (

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.errors import Flaky
 from hypothesis.strategies import SearchStrategy
 
+from grader.client import Worker
 from grader.compare import Failure
 
 SHRINK_SECONDS = 3.0
@@ -35,7 +36,14 @@ def property_check(*, examples: int = 30, **strategies: SearchStrategy[Any]) -> 
         def run(rng: np.random.Generator, **fixtures: Any) -> None:
             def call(drawn: Mapping[str, Any]) -> None:
                 generator = {"rng": _example_rng(base, drawn)} if takes_rng else {}
-                function(**fixtures, **generator, **drawn)
+                try:
+                    function(**fixtures, **generator, **drawn)
+                except Failure as failure:
+                    for worker in workers:
+                        failure.evidence["case"] = worker.last_call
+                    raise
+
+            workers = [fixture for fixture in fixtures.values() if isinstance(fixture, Worker)]
 
             base = int(rng.integers(2**63))
             _Search(call, base).run(strategies, examples)

@@ -1,0 +1,147 @@
+"""The command line: `python -m grader COMMAND`.
+
+Exit codes of `grade`: 0 all graded checks passed, 1 some did not, 2 wrong usage or manifest, 3 a fault of the grader or
+the machine, 4 nothing can be graded here, 5 malformed submission, 130 interrupted. --exit-zero turns only 1 into 0.
+"""
+
+import argparse
+import importlib.util
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+
+from grader import VERSION
+from grader.manifest import Check, ManifestError, Stage
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+        return code
+    except KeyboardInterrupt:
+        return 130
+    except ManifestError as error:
+        return _say(str(error), 2)
+    except Exception:
+        return report_fault(traceback.format_exc())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m grader", description="PagedLab's autograder.")
+    parser.add_argument("--version", action="version", version=f"PagedLab {VERSION}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    grade = commands.add_parser("grade", help="grade a submission")
+    grade.set_defaults(run=run_grade)
+    grade.add_argument("submission", nargs="?", default="starter", help="the folder that holds engine/ (starter)")
+    grade.add_argument("--stage", nargs="+", action="extend", default=[], metavar="N", help="only these stages")
+    grade.add_argument("--check", nargs="+", action="extend", default=[], metavar="ID", help="only these checks")
+    grade.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
+    grade.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all drawn inputs (0)")
+    grade.add_argument("--json", metavar="FILE", help="write the results there")
+    grade.add_argument("--list", action="store_true", help="list the checks, grade nothing")
+    grade.add_argument("--exit-zero", action="store_true", help="exit code 0 also when checks fail")
+    update = commands.add_parser("update", help="take a new release of the kit")
+    update.set_defaults(run=_run_update)
+    update.add_argument("source", metavar="ZIP")
+    if importlib.util.find_spec("grader.starter"):  # not part of the student release
+        starter = commands.add_parser("starter", help="write starter/ anew from solutions/")
+        starter.set_defaults(run=_run_starter)
+        starter.add_argument("--check", action="store_true", help="only say what differs")
+        release = commands.add_parser("release", help="make the student release")
+        release.set_defaults(run=_run_release)
+        release.add_argument("--into", default="dist", metavar="FOLDER")
+    return parser
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 2**63:
+        raise ValueError
+    return value
+
+
+def run_grade(options: argparse.Namespace) -> int:
+    """`grade`: what the module's docstring says."""
+    from grader.device import NothingToGradeOn, choose_device
+    from grader.grading import grade, titles
+    from grader.manifest import load_manifest
+    from grader.report.results import write_results
+    from grader.report.terminal import Terminal
+    from grader.submission import MalformedSubmission
+
+    manifest = load_manifest()
+    plan = manifest.select(options.stage, options.check)
+    if options.list:
+        return _list(plan, titles(plan))
+    record = Path(options.json) if options.json else None
+    if record and not record.absolute().parent.is_dir():
+        return _say(f"--json {record}: there is no folder {record.parent}.", 2)
+    submission = Path(options.submission)
+    terminal = Terminal()
+    try:
+        device = choose_device(options.device)
+        why = f" ({device.reason})" if device.reason else ""
+        terminal.start(plan, f"PagedLab {VERSION} grades {submission} on the {device.name}{why}")
+        outcome = grade(submission, manifest, plan, device, options.seed, terminal)
+        if record:
+            write_results(outcome.results, record)
+    except NothingToGradeOn as error:
+        return _say(str(error), 4)
+    except MalformedSubmission as error:
+        return _say(str(error), 5)
+    except OSError as error:
+        return _say(f"{error.strerror}: {error.filename}", 3)
+    finally:
+        terminal.stop()
+    terminal.finish(outcome.results)
+    if outcome.interrupted:
+        return _say("interrupted; what was graded so far is above.", 130)
+    if outcome.faults:
+        return report_fault("\n".join(outcome.faults))
+    passed = all(check["verdict"] == "PASSED" for stage in outcome.results["stages"] for check in stage["checks"])
+    return 0 if passed or options.exit_zero else 1
+
+
+def _list(plan: list[tuple[Stage, list[Check]]], titles: Mapping[str, str]) -> int:
+    for stage, checks in plan:
+        print(f"{stage.id}  {stage.title}, {stage.points:g} points")
+        for check in checks:
+            print(f"  {check.id:7} {check.points:4g}  {titles.get(check.id, '')}")
+    return 0
+
+
+def _run_update(options: argparse.Namespace) -> int:
+    from grader.release import run_update
+
+    return run_update(options)
+
+
+def _run_starter(options: argparse.Namespace) -> int:
+    from grader.starter import run_starter
+
+    return run_starter(options)
+
+
+def _run_release(options: argparse.Namespace) -> int:
+    from grader.release import run_release
+
+    return run_release(options)
+
+
+def report_fault(text: str) -> int:
+    """Write a fault of the grader's own to a file, say so in a sentence; PAGEDLAB_DEBUG=1 shows it too."""
+    handle, path = tempfile.mkstemp(prefix="pagedlab-fault-", suffix=".log")
+    with open(handle, "w", encoding="utf-8", errors="replace") as file:
+        file.write(f"PagedLab {VERSION}\n{text}")
+    if os.environ.get("PAGEDLAB_DEBUG") == "1":
+        print(text, file=sys.stderr)
+    return _say(f"the grader itself failed; this is not your fault. Please send the file {path} to your instructor.", 3)
+
+
+def _say(sentence: str, code: int) -> int:
+    print(f"PagedLab: {sentence}", file=sys.stderr)
+    return code
