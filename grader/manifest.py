@@ -106,21 +106,9 @@ class Manifest:
         plan = [(stage, [check for check in stage.checks if check.id in wanted]) for stage in self.stages]
         return [(stage, chosen) for stage, chosen in plan if chosen]
 
-    def files(self, stages: Iterable[Stage] | None = None) -> tuple[str, ...]:
-        """The engine files to take from a submission, each once: those of the stages and of what these require."""
-        chosen = self.stages if stages is None else self.with_required(stages)
-        return tuple(dict.fromkeys(file for stage in chosen for file in stage.files))
-
-    def with_required(self, stages: Iterable[Stage]) -> tuple[Stage, ...]:
-        """The stages and, directly or not, all that they require, in the manifest's order."""
-        wanted: set[str] = set()
-        waiting = [stage.id for stage in stages]
-        while waiting:
-            stage = self.stage(waiting.pop())
-            if stage.id not in wanted:
-                wanted.add(stage.id)
-                waiting.extend(stage.requires)
-        return tuple(stage for stage in self.stages if stage.id in wanted)
+    def files(self) -> tuple[str, ...]:
+        """The engine files to take from a submission, each once."""
+        return tuple(dict.fromkeys(file for stage in self.stages for file in stage.files))
 
 
 def load_manifest(path: Path = MANIFEST) -> Manifest:
@@ -236,7 +224,6 @@ def _check_requires(stage: Stage, known: set[str]) -> None:
 
 
 def _check_needs(stage: Stage, manifest: Manifest) -> None:
-    reachable = {required.id for required in manifest.with_required([stage])}
     for check in stage.checks:
         for need in check.needs:
             _rule(
@@ -244,7 +231,7 @@ def _check_needs(stage: Stage, manifest: Manifest) -> None:
                 f"check {check.id} needs {need!r}, which is no stub; a stub is a check that lists itself in `needs`.",
             )
             _rule(
-                need.partition(".")[0] in reachable,
+                need.partition(".")[0] in (stage.id, *stage.requires),
                 f"check {check.id} needs {need}, whose stage is not among those that stage {stage.id} requires.",
             )
 

@@ -109,12 +109,10 @@ def test_a_selection_keeps_the_order(manifest: Manifest) -> None:
     assert ids(checks=["s03.2"], stages=[3, "s08"]) == ["s03.2", "s08.1"]
 
 
-def test_files_to_take_include_those_of_required_stages_once(manifest: Manifest) -> None:
-    assert manifest.files([manifest.stage(3)]) == (
-        "kernels/vector_add.cu", "vector_add.py", "kernels/rmsnorm.cu", "launch.toml",
+def test_each_file_to_take_is_named_once(manifest: Manifest) -> None:
+    assert manifest.files() == (
+        "kernels/vector_add.cu", "vector_add.py", "kernels/rmsnorm.cu", "launch.toml", "model.py",
     )  # fmt: skip
-    assert manifest.files()[-1] == "model.py"
-    assert [stage.id for stage in manifest.with_required([manifest.stage(8)])] == ["s00", "s03", "s08"]
 
 
 FAULTS = [
