@@ -52,9 +52,12 @@ class LlamaModel:
             self._feed_forward(f"model.layers.{layer}.", buffers)
             if hidden_states:
                 states.append(buffers.hidden.get())
-        logits = self._head(buffers.hidden[-1:] if last_only else buffers.hidden)
+        rows = slice(-1, None) if last_only else slice(None)
+        logits = self._head(buffers.hidden[rows], buffers.normed[rows])
         return (logits, states) if hidden_states else logits
+        # end solution
 
+    # solution s08.2
     def _prepare(self, ids: np.ndarray) -> "Buffers":
         """The buffers for a prompt of this length, its ids uploaded."""
         config = self.config
@@ -88,15 +91,17 @@ class LlamaModel:
         linear(b.branch, b.gated, weights[prefix + "mlp.down_proj.weight"])
         ops.residual_add(b.hidden, b.branch)
 
-    def _head(self, hidden: GPUArray) -> np.ndarray:
-        """Logits [rows, vocab_size] float32 of these rows of the residual stream alone."""
-        normed = gpuarray.empty(hidden.shape, BF16)
-        logits = gpuarray.empty((hidden.shape[0], self.config.vocab_size), np.float32)
+    def _head(self, hidden: GPUArray, normed: GPUArray) -> np.ndarray:
+        """Logits [rows, vocab_size] float32 of these rows of the residual stream, and of no others."""
         ops.rmsnorm(normed, hidden, self.weights["model.norm.weight"], self.config.rms_norm_eps)
+        logits = gpuarray.empty((hidden.shape[0], self.config.vocab_size), np.float32)
         linear(logits, normed, self.weights["lm_head.weight"])
         return logits.get()
 
+    # end solution
 
+
+# solution s08.2
 @dataclass
 class Buffers:
     """What a forward pass over one number of tokens reads and writes; allocated once for a length, then reused."""
@@ -145,4 +150,6 @@ class Buffers:
 def _rows(array: GPUArray) -> GPUArray:
     """A view of [tokens, heads, head_dim] as the matrix [tokens, heads · head_dim] that a linear layer takes."""
     return array.reshape(array.shape[0], -1)
-    # end solution
+
+
+# end solution

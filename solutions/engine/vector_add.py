@@ -36,11 +36,15 @@ def vector_add(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     # This copy waits until the kernel has finished.
     cuda.memcpy_dtoh(out, out_gpu)
     return out
+    # end solution
 
 
+# solution s00.2
 @cache
 def _kernel() -> cuda.Function:
     """The compiled kernel; compiling takes far longer than a launch, so it is done once."""
     module = SourceModule(KERNEL_FILE.read_text(encoding="utf-8"), no_extern_c=True, options=["-std=c++17"])
     return module.get_function("vector_add")
-    # end solution
+
+
+# end solution

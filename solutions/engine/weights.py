@@ -1,6 +1,6 @@
 """Reads model weights: the safetensors format, sharded models, and the bf16 number format.
 
-Everything here runs on the host and without the kit's safetensors library.
+Everything here runs on the host, and reads the files without the library of that name.
 """
 
 import json
@@ -83,14 +83,19 @@ def load_safetensors(path: str | Path) -> Mapping[str, np.ndarray]:
         if start + end > size:
             raise SafetensorsError(f"{path}: tensor {name!r} ends {start + end - size} bytes past the end of the file")
         shape, dtype = entry["shape"], DTYPES[entry["dtype"]]
-        count = (end - begin) // dtype.itemsize
-        tensors[name] = np.frombuffer(data, dtype, count, start + begin).reshape(shape)
+        flat = np.frombuffer(data, dtype, (end - begin) // dtype.itemsize, start + begin)
+        try:
+            tensors[name] = flat.reshape(shape)
+        except ValueError as error:  # more than 64 dimensions, or 0 elements in sizes that overflow
+            raise SafetensorsError(f"{path}: tensor {name!r} has the unusable shape {shape} ({error})") from None
         position = end
     if start + position != size:
         raise SafetensorsError(f"{path}: {size - start - position} bytes follow the last tensor")
     return tensors
+    # end solution
 
 
+# solution s01.2
 def _parse_header(text: bytes, path: str | Path) -> dict[str, dict[str, Any]]:
     """The tensors' entries, each with a known dtype and a shape that needs exactly the bytes of its offsets."""
 
@@ -139,7 +144,9 @@ def _entry_problem(entry: Any) -> str | None:
 def _is_sizes(value: Any) -> bool:
     """Whether a JSON value is a list of integers ≥ 0; True and False, integers to Python, are not."""
     return isinstance(value, list) and all(type(size) is int and size >= 0 for size in value)
-    # end solution
+
+
+# end solution
 
 
 def load_model_weights(model_dir: str | Path) -> dict[str, np.ndarray]:
@@ -166,22 +173,26 @@ def load_model_weights(model_dir: str | Path) -> dict[str, np.ndarray]:
     if tied:
         weights[head] = weights[embedding]
     return weights
+    # end solution
 
 
+# solution s01.3
 def _load_shards(folder: Path, index: Path) -> dict[str, np.ndarray]:
     """Every tensor of the index's weight_map (name → file), from the file that it names."""
     try:
         weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        files = sorted(set(weight_map.values()))
+        paths = {file: folder / file for file in weight_map.values()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SafetensorsError(f"{index}: has no usable weight_map ({error!r})") from None
+        raise SafetensorsError(f"{index}: has no weight_map from tensors to files ({error!r})") from None
     shards: dict[str, Mapping[str, np.ndarray]] = {}
-    for file in files:
-        if not (folder / file).is_file():
+    for file, path in paths.items():
+        if not path.is_file():
             raise SafetensorsError(f"{index}: names the file {file!r}, which does not exist")
-        shards[file] = load_safetensors(folder / file)
+        shards[file] = load_safetensors(path)
     for name, file in weight_map.items():
         if name not in shards[file]:
-            raise SafetensorsError(f"{folder / file}: has no tensor {name!r}, which {index.name} places there")
+            raise SafetensorsError(f"{paths[file]}: has no tensor {name!r}, which {index.name} places there")
     return {name: shards[file][name] for name, file in weight_map.items()}
-    # end solution
+
+
+# end solution
