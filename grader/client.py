@@ -114,8 +114,9 @@ class Worker:
             raise self._ended(_malformed(str(error))) from None
 
     def release(self) -> None:
-        """Let the worker forget its objects and device arrays; a check's Handles end with it."""
+        """A check ended: the worker forgets its objects and device arrays; Handles end with it."""
         if self._child is not None:
+            self._child.output.tail = b""
             with contextlib.suppress(Failure):
                 self._exchange({"verb": "release"}, Request((), (), device=False))
 
@@ -176,11 +177,13 @@ class Worker:
 
     def _told(self, failure: Failure) -> Failure:
         """The failure with what the code printed, where nothing better is known."""
-        if self._child is not None and "log" not in failure.evidence:
-            printed = tidy(self._child.output.text(), self._scrub(self._child)).strip()
-            if printed:
-                failure.evidence["log"] = printed
+        if "log" not in failure.evidence and (printed := self.printed()):
+            failure.evidence["log"] = printed
         return failure
+
+    def printed(self) -> str:
+        """The end of what the code printed since the last `release`."""
+        return tidy(self._child.output.text(), self._scrub(self._child)).strip() if self._child else ""
 
     def _timeout(self) -> Failure:
         name = self.clock.last_call.partition("(")[0]

@@ -127,7 +127,7 @@ def compare(got: NDArray[Any], expected: Expected) -> Comparison:
 def _expect_array(got: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> NDArray[Any]:
     """`got` when it is an array of this shape and dtype; else Failure."""
     if not isinstance(got, np.ndarray | np.generic):
-        kind = "nothing (None)" if got is None else f"a value of type {type(got).__name__}"
+        kind = "nothing (None)" if got is None else f"a value of type {getattr(got, 'type_name', type(got).__name__)}"
         wanted = f"a {dtype.name} array of shape {brackets(shape)}"
         raise Failure("INCORRECT_DTYPE", f"{name} is {kind}; it must be {wanted}.")
     if got.shape != shape:

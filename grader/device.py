@@ -31,14 +31,14 @@ def choose_device(asked: str) -> GradedDevice:
     if name:
         return GradedDevice("gpu", name, asked)
     if asked == "gpu":
-        raise NothingToGradeOn(f"DEVICE=gpu, but {reason}; use DEVICE=cpu or a machine with an NVIDIA GPU.")
+        raise NothingToGradeOn(f"DEVICE=gpu, but {reason}; use DEVICE=cpu, or a machine with an NVIDIA GPU after make setup EXTRAS=gpu.")
     return GradedDevice("cpu", "emulator", asked, reason)
 
 
 def probe_gpu() -> tuple[str, str]:
     """(name of the GPU, "") or ("", why there is none); asked in a process of its own, since drivers crash and hang."""
     if importlib.util.find_spec("pycuda") is None:
-        return "", "PyCUDA is not installed (make setup EXTRAS=gpu)"
+        return "", "PyCUDA is not installed"
     command = [sys.executable, "-I", "-c", PROBE]
     try:
         result = subprocess.run(
@@ -49,4 +49,4 @@ def probe_gpu() -> tuple[str, str]:
     if result.returncode == 0 and result.stdout.startswith("GPU "):
         return result.stdout[4:].strip(), ""
     said = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
-    return "", f"PyCUDA finds no GPU ({said[-1]})"
+    return "", f"PyCUDA finds no GPU: {said[-1]}"

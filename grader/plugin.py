@@ -42,6 +42,9 @@ class Bench:
             self._workers[key] = Worker(self._engine, self._clock, emulated=emulated, empty=empty)
         return self._workers[key]
 
+    def printed(self) -> str:
+        return "\n".join(filter(None, (worker.printed() for worker in self._workers.values())))
+
     def end_check(self) -> None:
         for worker in self._workers.values():
             worker.release()
@@ -233,6 +236,8 @@ class GradingPlugin:
             return None
         if isinstance(problem, Failure):
             problem.evidence.setdefault("case", self._clock.last_call)
+            if printed := self._bench.printed():
+                problem.evidence.setdefault("log", printed)
             self._bench.end_check()
             return problem
         self._bench.end()

@@ -185,6 +185,8 @@ class Result:
         return {"handle": [len(self.submission.objects) - 1, type(value).__name__]}
 
     def _array(self, array: Any) -> list[Any]:
+        if array.dtype.kind not in "biufV":  # V: NumPy's kind for bfloat16
+            raise TypeError(f"the call returned an array of dtype {array.dtype}")
         node = [array.dtype.name, list(array.shape), self.size]
         self.size += array.nbytes
         if self.size > self.limit:
@@ -226,7 +228,7 @@ def main() -> None:
     load_package("given", GRADER / "given")
     if sys.argv[2] == "emulated":
         sys.path.insert(0, str(GRADER / "emulator" / "client"))
-    from grader.framing import receive_frame, send_frame
+    from grader.framing import encode_header, pack_frame, receive_frame, send_frame
 
     hello, _ = receive_frame(connection, MAX_TEXT, 0)
     engine = Path(hello["engine"])
@@ -240,9 +242,11 @@ def main() -> None:
         header, payload = receive_frame(connection, MAX_REQUEST, MAX_REQUEST)
         try:
             answer, parts = getattr(submission, header["verb"])(header, memoryview(payload))
+            encoded = encode_header(answer)
         except BaseException as error:  # SystemExit and KeyboardInterrupt of student code too
-            answer, parts = {"error": describe(error, engine)}, []
-        send_frame(connection, answer, b"".join(parts))
+            encoded, parts = encode_header({"error": describe(error, engine)}), []
+        connection.settimeout(None)
+        connection.sendall(pack_frame(encoded, b"".join(parts)))
 
 
 if __name__ == "__main__":
