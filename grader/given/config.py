@@ -152,9 +152,12 @@ def _rope_scaling(rope: _Settings) -> Llama3RopeScaling | None:
         return None
     if kind != "llama3":
         raise ConfigError(f"{rope.file}: rope_type = {kind!r} is not supported, only 'default' and 'llama3'")
-    return Llama3RopeScaling(
+    scaling = Llama3RopeScaling(
         factor=rope.number("factor"),
         low_freq_factor=rope.number("low_freq_factor"),
         high_freq_factor=rope.number("high_freq_factor"),
         original_max_position_embeddings=rope.size("original_max_position_embeddings"),
     )
+    if scaling.high_freq_factor <= scaling.low_freq_factor:
+        raise ConfigError(f"{rope.file}: high_freq_factor must be larger than low_freq_factor, not {scaling}")
+    return scaling
