@@ -75,7 +75,7 @@ class Child:
                 self.device = start_device()
                 environment |= self.device.environment()
                 inherited += self.device.pass_fds
-            command = [sys.executable, "-I", "-B", str(WORKER), str(theirs.fileno())]
+            command = [sys.executable, "-IBu", str(WORKER), str(theirs.fileno())]
             self.process = subprocess.Popen(
                 [*command, "emulated" if emulated else "gpu"],
                 cwd=self.home,
