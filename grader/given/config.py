@@ -52,7 +52,7 @@ class LlamaConfig:
         _refuse_other_models(config)
         generation = folder / "generation_config.json"
         tokens = _Settings.read(generation) if generation.exists() else config
-        rope = config.section("rope_parameters") or config.section("rope_scaling") or config.nested({})
+        rope = config.section("rope_parameters", config.section("rope_scaling"))
         hidden_size, num_heads = config.size("hidden_size"), config.size("num_attention_heads")
         result = cls(
             hidden_size=hidden_size,
@@ -80,11 +80,12 @@ class LlamaConfig:
         return result
 
 
+@dataclass(frozen=True)
 class _Settings:
     """A JSON object and the file it came from, for messages that name both."""
 
-    def __init__(self, file: Path, values: Mapping[str, Any]) -> None:
-        self.file, self.values = file, values
+    file: Path
+    values: Mapping[str, Any]
 
     @classmethod
     def read(cls, file: Path) -> "_Settings":
@@ -98,19 +99,17 @@ class _Settings:
             raise ConfigError(f"{file}: holds a {type(values).__name__}, wanted an object of settings")
         return cls(file, values)
 
-    def nested(self, values: Mapping[str, Any]) -> "_Settings":
-        return _Settings(self.file, values)
-
     def get(self, key: str, default: Any = None) -> Any:
         """The value of `key`; null counts as absent."""
         value = self.values.get(key)
         return default if value is None else value
 
-    def section(self, key: str) -> "_Settings | None":
+    def section(self, key: str, default: "_Settings | None" = None) -> "_Settings":
+        """The object under `key`; without one `default`, without that an empty one."""
         value = self.get(key)
-        if value is not None and not isinstance(value, dict):
+        if not isinstance(value, dict | None):
             raise ConfigError(f"{self.file}: {key} = {value!r}, wanted an object of settings")
-        return self.nested(value) if value else None
+        return _Settings(self.file, value) if value else default or _Settings(self.file, {})
 
     def size(self, key: str, default: int | None = None) -> int:
         value = self.get(key, default)

@@ -144,7 +144,14 @@ class _Submission:
             self._launch_file = LaunchFile(self.engine_dir / "launch.toml")
         return self._launch_file.geometry(name, dims)
 
-    def plan(self, contract: Contract, arrays: tuple[GPUArray, ...]) -> _Plan | None:
+    def add_plan(self, key: Any, contract: Contract, arrays: tuple[GPUArray, ...]) -> _Plan | None:
+        """Work the plan out and remember it under `key`; raises what a launcher raises."""
+        if len(self.plans) >= MAX_PLANS:
+            self.plans.clear()
+        self.plans[key] = self._plan(contract, arrays)
+        return self.plans[key]
+
+    def _plan(self, contract: Contract, arrays: tuple[GPUArray, ...]) -> _Plan | None:
         dims = _check(contract, arrays)
         if all(array.size == 0 for array in arrays[: len(contract.outputs)]):
             return None
@@ -247,18 +254,17 @@ def _check(contract: Contract, arrays: tuple[GPUArray, ...]) -> dict[str, int]:
 
 def _launch(name: str, arrays: tuple[GPUArray, ...], floats: tuple[float, ...], stream: Stream | None) -> None:
     """What depends on shapes alone is worked out at a shape's first launch and looked up afterwards."""
-    plans = _configured().plans
+    submission = _configured()
     try:
         key = (name, *[(array.shape, array.strides, array.dtype) for array in arrays])
         pointers = [0 if array.gpudata is None else array.gpudata for array in arrays]  # None: an empty array
     except AttributeError:
         _check(CONTRACTS[name], arrays)  # says which argument is no GPUArray
         raise
-    if key not in plans:
-        if len(plans) >= MAX_PLANS:
-            plans.clear()
-        plans[key] = _configured().plan(CONTRACTS[name], arrays)
-    plan = plans[key]
+    try:
+        plan = submission.plans[key]
+    except KeyError:
+        plan = submission.add_plan(key, CONTRACTS[name], arrays)
     if plan is not None:
         block, grid, shared = plan.geometry
         plan.function.prepared_async_call(grid, block, stream, *pointers, *plan.ints, *floats, shared_size=shared)
