@@ -116,7 +116,7 @@ class Worker:
     def release(self) -> None:
         """A check ended: the worker forgets its objects and device arrays; Handles end with it."""
         if self._child is not None:
-            self._child.output.tail = b""
+            self._child.forget_printed()
             with contextlib.suppress(Failure):
                 self._exchange({"verb": "release"}, Request((), (), device=False))
 
@@ -183,7 +183,7 @@ class Worker:
 
     def printed(self) -> str:
         """The end of what the code printed since the last `release`."""
-        return tidy(self._child.output.text(), self._scrub(self._child)).strip() if self._child else ""
+        return tidy(self._child.printed(), self._scrub(self._child)).strip() if self._child else ""
 
     def _timeout(self) -> Failure:
         name = self.clock.last_call.partition("(")[0]
@@ -213,7 +213,7 @@ class Worker:
         return self._child
 
     def _cannot_start(self, reason: str) -> WorkerFault:
-        printed = self._child.output.text() if self._child else ""
+        printed = self._child.printed() if self._child else ""
         self.end()
         return WorkerFault(f"the process that runs submissions cannot be started ({reason})\n{printed}")
 

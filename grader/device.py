@@ -31,7 +31,8 @@ def choose_device(asked: str) -> GradedDevice:
     if name:
         return GradedDevice("gpu", name, asked)
     if asked == "gpu":
-        raise NothingToGradeOn(f"DEVICE=gpu, but {reason}; use DEVICE=cpu, or a machine with an NVIDIA GPU after make setup EXTRAS=gpu.")
+        remedy = "use DEVICE=cpu, or a machine with an NVIDIA GPU after make setup EXTRAS=gpu"
+        raise NothingToGradeOn(f"DEVICE=gpu, but {reason}; {remedy}.")
     return GradedDevice("cpu", "emulator", asked, reason)
 
 

@@ -115,7 +115,7 @@ class GradingPlugin:
         found = {_check_id(item): item for item in items}
         self.titles = {check_id: _title(item) for check_id, item in found.items()}
         expected = [check.id for stage in self._stages for check in stage.checks]
-        self.error = _difference(expected, [_check_id(item) for item in items])
+        self.error = collection_error(expected, [_check_id(item) for item in items])
         items[:] = [found[check_id] for check_id in self._checks if check_id in found]
         if self.error or self._list_only:
             items.clear()
@@ -272,7 +272,7 @@ def _title(item: pytest.Function) -> str:
     return " ".join(inspect.cleandoc(item.obj.__doc__ or "").partition("\n\n")[0].split())
 
 
-def _difference(expected: Sequence[str], found: Sequence[str]) -> ManifestError | None:
+def collection_error(expected: Sequence[str], found: Sequence[str]) -> ManifestError | None:
     missing = [check_id for check_id in expected if check_id not in found]
     unknown = [check_id for check_id in found if check_id not in expected]
     twice = sorted({check_id for check_id in found if found.count(check_id) > 1})

@@ -93,7 +93,8 @@ class Child:
         finally:
             theirs.close()
         self.socket = ours
-        self.output = Output(self.process)
+        self._output = Output(self.process)
+        self._printed_before = ""
 
     def exchange(
         self, header: dict[str, Any], payload: bytes, largest: int, deadline: float
@@ -106,6 +107,15 @@ class Child:
         answer, data = receive_frame(self.socket, MAX_HEADER, largest, deadline)
         return answer, memoryview(data)
 
+    def printed(self) -> str:
+        """The end of what worker and device process printed since `forget_printed`."""
+        text = self.device.printed() if self.device is not None else ""
+        return self._output.text() + text.removeprefix(self._printed_before)
+
+    def forget_printed(self) -> None:
+        self._output.tail = b""
+        self._printed_before = self.device.printed() if self.device is not None else ""
+
     def end(self) -> None:
         """Kill everything that was started and remove the private folder."""
         self.socket.close()
@@ -117,7 +127,7 @@ class Child:
         """Why the worker ended, as a failure of the running check; call it before `end`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(2)
-        if self.output.flooded:
+        if self._output.flooded:
             return Failure("RUNTIME_ERROR", f"The code printed more than {MAX_OUTPUT >> 20} MiB; remove the prints.")
         code = self.process.poll()
         if code is None:

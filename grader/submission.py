@@ -50,10 +50,13 @@ def _read(path: Path, name: str) -> bytes:
     except OSError as error:
         reason = "is a symbolic link" if path.is_symlink() else f"cannot be read ({error.strerror})"
         raise MalformedSubmission(f"{name} {reason}; hand in plain files.") from None
-    with open(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise MalformedSubmission(f"{name} is no plain file.")
-        content = file.read(MAX_FILE + 1)
+        with open(descriptor, "rb", closefd=False) as file:
+            content = file.read(MAX_FILE + 1)
+    finally:
+        os.close(descriptor)
     if len(content) > MAX_FILE:
         raise MalformedSubmission(f"{name} is larger than {MAX_FILE >> 20} MiB; source files are smaller.")
     return content

@@ -121,7 +121,7 @@ def worker(tmp_path: Path, clock: Clock) -> Iterator[Worker]:
 @pytest.fixture
 def launch(tmp_path: Path, clock: Clock) -> Iterator[Launch]:
     """Launches a kernel of this body with out, x, y of 300 floats."""
-    workers = []
+    workers: list[Worker] = []
 
     def run(body: str) -> Any:
         workers.append(Worker(write_engine(tmp_path / str(len(workers)), body), clock, emulated=True))
