@@ -62,7 +62,7 @@ class LlamaModel:
         """The buffers for a prompt of this length, its ids uploaded."""
         config = self.config
         if ids.ndim != 1 or not 1 <= len(ids) <= config.max_position_embeddings:
-            raise ValueError(f"a prompt is a list of 1 to {config.max_position_embeddings} ids, not {ids.shape}")
+            raise ValueError(f"a prompt is 1 to {config.max_position_embeddings} ids, not of shape {ids.shape}")
         if not np.issubdtype(ids.dtype, np.integer) or ids.min() < 0 or ids.max() >= config.vocab_size:
             raise ValueError(f"ids must be integers from 0 to {config.vocab_size - 1}")
         if self.buffers is None or len(ids) != self.buffers.ids.size:
