@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grader.client import Clock, Worker, WorkerFault
+from grader.client import Worker
 from grader.compare import Failure
+from grader.connection import Clock, WorkerFault
 from grader.manifest import Check, ManifestError, join_names
 from grader.report.results import Plan, Record
 from grader.stubs import Stub

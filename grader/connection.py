@@ -1,0 +1,171 @@
+"""One process of a submission that is started when it is needed and replaced when it fails.
+
+Whatever goes wrong in an exchange becomes a Failure. A process that died, hung or answered nonsense, or whose device
+failed, is ended; the next exchange starts another, so that it costs one check.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grader.arguments import Request
+from grader.compare import Failure
+from grader.errors import student_error, tidy
+from grader.framing import ProtocolError
+from grader.process import Child
+
+START_SECONDS = 90.0
+
+
+class WorkerFault(Exception):
+    """A worker cannot be started: a fault of the grader or of the machine, not of the submission."""
+
+
+@dataclass
+class Clock:
+    """The deadlines of the running check: for the whole of it, and for each call half of that. In seconds.
+
+    `last_call` is the text of the check's last call, for evidence.
+    """
+
+    call_seconds: float = 60.0
+    deadline: float = float("inf")
+    last_call: str = ""
+
+    def start(self, check_seconds: float) -> None:
+        """A check begins."""
+        self.last_call = ""
+        self.call_seconds = check_seconds / 2
+        self.deadline = time.monotonic() + check_seconds
+
+    def call_deadline(self) -> float:
+        return min(self.deadline, time.monotonic() + self.call_seconds)
+
+    def timeout(self) -> Failure:
+        name = self.last_call.partition("(")[0]
+        if time.monotonic() >= self.deadline:
+            return Failure("TIMEOUT", f"The check took too long; it was ended during {name}.")
+        message = (
+            f"{name} did not return within {self.call_seconds:g} s: "
+            "look for a loop that does not end, or a barrier that some threads never reach."
+        )
+        return Failure("TIMEOUT", message)
+
+
+class Connection:
+    """Exchanges with a worker and its device; `generation` counts those that ended."""
+
+    def __init__(self, engine: Path, clock: Clock, *, emulated: bool, empty: bool) -> None:
+        self.generation = 0
+        self._engine = engine
+        self._clock = clock
+        self._emulated = emulated
+        self._empty = empty
+        self._child: Child | None = None
+
+    def exchange(self, header: dict[str, Any], request: Request, limit: int = 0) -> tuple[dict[str, Any], memoryview]:
+        """The answer to a request: its header, and its arrays followed by at most `limit` bytes. Raises Failure."""
+        child = self._started()
+        try:
+            deadline = self._clock.call_deadline()
+            answer, payload = child.exchange(header, request.payload, request.size + limit, deadline)
+        except TimeoutError:
+            raise self._ended(self._clock.timeout()) from None
+        except ProtocolError as error:
+            raise self.malformed(str(error)) from None
+        except (EOFError, OSError):
+            raise self._ended(child.death()) from None
+        if "error" in answer:
+            raise self._raised(answer["error"])
+        if answer.get("ok") is not True or len(payload) < request.size:
+            raise self.malformed("an answer without its arrays")
+        return answer, payload
+
+    def malformed(self, what: str) -> Failure:
+        """The failure for an answer that is none; ends the process."""
+        return self._ended(Failure("RUNTIME_ERROR", f"The process that runs the code sent no valid answer but {what}."))
+
+    @contextlib.contextmanager
+    def counting(self) -> Iterator[Any]:
+        """The control of the emulated device, which counts meanwhile."""
+        device = self._started().device
+        if device is None:
+            raise TypeError("kernels are counted on the emulator only: use the fixture `emulator`")
+        device.control.set_mode(counted=True)
+        try:
+            yield device.control
+        finally:
+            if self._child is not None and self._child.device is device:
+                device.control.set_mode(counted=False)
+
+    def printed(self) -> str:
+        """The end of what the code printed since the last `release`."""
+        return tidy(self._child.printed(), self._scrub()).strip() if self._child else ""
+
+    def release(self) -> None:
+        """Let the process forget the objects and arrays of the check that ended."""
+        if self._child is not None:
+            self._child.forget_printed()
+            with contextlib.suppress(Failure):
+                self.exchange({"verb": "release"}, Request((), (), device=False))
+
+    def end(self) -> None:
+        """End the processes, if there are any."""
+        if self._child is not None:
+            self.generation += 1
+            child, self._child = self._child, None
+            child.end()
+
+    def _started(self) -> Child:
+        if self._child is None:
+            begin = time.monotonic()
+            try:
+                self._child = Child(emulated=self._emulated)
+                hello = {"verb": "hello", "engine": str(self._engine)}
+                answer, _ = self._child.exchange(hello, b"", 0, begin + START_SECONDS)
+                if self._empty and self._child.device is not None:
+                    self._child.device.control.set_mode(empty=True)
+            except (OSError, EOFError, ProtocolError) as error:
+                raise self._cannot_start(f"{type(error).__name__}: {error}") from error
+            if answer.get("ok") is not True:
+                raise self._cannot_start(str(answer.get("error")))
+            self._clock.deadline += time.monotonic() - begin
+        return self._child
+
+    def _cannot_start(self, reason: str) -> WorkerFault:
+        printed = self.printed()
+        self.end()
+        return WorkerFault(f"the process that runs submissions cannot be started ({reason})\n{printed}")
+
+    def _raised(self, report: Any) -> Failure:
+        """The failure for an exception in the worker, which is ended where its device may be in no good state."""
+        try:
+            failure: Failure = student_error(report, self._scrub())
+        except ValueError:
+            return self.malformed("an error report of another form")
+        return self._ended(failure) if report.get("device") is not False else self._told(failure)
+
+    def _ended(self, failure: Failure) -> Failure:
+        """The failure, completed by what the processes leave behind; ends them."""
+        if self._child is not None:
+            device = self._child.device
+            crash = device.control.crash_report() if device is not None else None
+            if crash:
+                verdict = "OUT_OF_BOUNDS" if "address" in crash else "CRASHED"
+                failure = Failure(verdict, f"The kernel crashed: {tidy(crash, self._scrub())}", failure.evidence)
+            failure = self._told(failure)
+            self.end()
+        return failure
+
+    def _told(self, failure: Failure) -> Failure:
+        """The failure with what the code printed, where nothing better is known."""
+        if "log" not in failure.evidence and (printed := self.printed()):
+            failure.evidence["log"] = printed
+        return failure
+
+    def _scrub(self) -> dict[str, str]:
+        home = self._child.home if self._child else "~"
+        return {f"{self._engine}/": "", str(self._engine): "engine", f"{home}/": "", str(home): "~"}
