@@ -44,3 +44,219 @@ Parent's requests on the control socket, each with one answer; at times when no 
 A kernel that crashes this process makes it send {"crash": "kernel …, block (…), thread (…), address …"} on the control
 socket before it ends.
 """
+
+import ctypes
+import select
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from grader.emulator.native import MAX_DETAIL, LoadedModule, Runtime
+from grader.emulator.toolchain import CompileError, compile_module
+from grader.framing import ProtocolError, receive_frame, send_frame
+
+MAX_HEADER = 4 << 20
+MAX_PAYLOAD = 1 << 20
+MAX_THREADS = 1024
+MAX_BLOCK = (1024, 1024, 64)
+MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_SHARED = 99 * 1024
+
+ERRORS = {
+    1: ("CUDA_ERROR_INVALID_VALUE", "invalid argument"),
+    2: ("CUDA_ERROR_OUT_OF_MEMORY", "out of memory"),
+    400: ("CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"),
+    500: ("CUDA_ERROR_NOT_FOUND", "named symbol not found"),
+    700: ("CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"),
+    701: ("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"),
+    710: ("CUDA_ERROR_ASSERT", "device-side assert triggered"),
+    716: ("CUDA_ERROR_MISALIGNED_ADDRESS", "misaligned address"),
+    719: ("CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"),
+}
+STICKY = {700, 710, 716, 719}
+
+ATTRIBUTES = {
+    "MAX_THREADS_PER_BLOCK": MAX_THREADS,
+    "MAX_BLOCK_DIM_X": MAX_BLOCK[0],
+    "MAX_BLOCK_DIM_Y": MAX_BLOCK[1],
+    "MAX_BLOCK_DIM_Z": MAX_BLOCK[2],
+    "MAX_GRID_DIM_X": MAX_GRID[0],
+    "MAX_GRID_DIM_Y": MAX_GRID[1],
+    "MAX_GRID_DIM_Z": MAX_GRID[2],
+    "MAX_SHARED_MEMORY_PER_BLOCK": 48 * 1024,
+    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": MAX_SHARED,
+    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 100 * 1024,
+    "TOTAL_CONSTANT_MEMORY": 64 * 1024,
+    "WARP_SIZE": 32,
+    "MAX_REGISTERS_PER_BLOCK": 65536,
+    "MAX_REGISTERS_PER_MULTIPROCESSOR": 65536,
+    "MAX_THREADS_PER_MULTIPROCESSOR": 1536,
+    "COMPUTE_CAPABILITY_MAJOR": 8,
+    "COMPUTE_CAPABILITY_MINOR": 6,
+    "UNIFIED_ADDRESSING": 1,
+}
+
+
+def error(code: int, detail: str = "") -> dict[str, Any]:
+    name, text = ERRORS[code]
+    return {"code": code, "name": name, "text": text, "detail": detail}
+
+
+class LaunchRefused(Exception):
+    """A request that CUDA refuses without running anything: (code, detail)."""
+
+
+class Device:
+    """The state of the emulated GPU; the methods named after verbs of the client answer them."""
+
+    def __init__(self, arena_file: int, arena_bytes: int, capacity: int, cores: int) -> None:
+        self.runtime = Runtime()
+        self.runtime.start(cores)
+        self.base = self.runtime.map(arena_file, arena_bytes, capacity)
+        if not self.base:
+            raise OSError("the device's memory cannot be mapped: is the address space limited (ulimit -v)?")
+        self.arena_bytes = arena_bytes
+        self.capacity = capacity
+        self.modules: dict[int, LoadedModule] = {}
+        self.events: dict[int, int] = {}
+        self.error: dict[str, Any] | None = None
+        self.empty = self.counted = False
+        self.order_seed = 0
+        self.launches = 0
+        self._detail = ctypes.create_string_buffer(MAX_DETAIL)
+
+    # Answered requests
+
+    def hello(self) -> dict[str, Any]:
+        return {
+            "base": self.base,
+            "arena": self.arena_bytes,
+            "capacity": self.capacity,
+            "name": "PagedLab emulated GPU",
+            "compute_capability": [8, 6],
+            "attributes": ATTRIBUTES,
+        }
+
+    def alloc(self, bytes: int) -> dict[str, Any]:
+        if bytes <= 0:
+            return {"error": error(1, "an allocation of 0 bytes")}
+        pointer = self.runtime.allocate(bytes)
+        if not pointer:
+            left = self.capacity - self.runtime.used()
+            return {"error": error(2, f"{bytes} bytes wanted, {left} of {self.capacity} are left")}
+        return {"ptr": pointer}
+
+    def memory(self) -> dict[str, Any]:
+        return {"free": self.capacity - self.runtime.used(), "total": self.capacity}
+
+    def compile(self, source: str, options: list[str], include_dirs: list[str]) -> dict[str, Any]:
+        try:
+            module = compile_module(source, options, include_dirs, counted=False)
+            loaded = LoadedModule(module)
+        except CompileError as refused:
+            return {"error": "compile", "log": refused.log, "command": refused.command}
+        except OSError as missing:
+            return {"error": "compile", "log": f"error: {missing}\n", "command": module.command}
+        number = len(self.modules) + 1
+        self.modules[number] = loaded
+        return {
+            "module": number,
+            "kernels": loaded.description(),
+            "constants": {},
+            "log": module.log,
+            "command": module.command,
+            "cached": module.cached,
+        }
+
+    def event(self, event: int) -> dict[str, Any]:
+        return {"nanoseconds": self.events.get(event)}
+
+    def sync(self) -> dict[str, Any]:
+        found = self.error
+        if found and found["code"] not in STICKY:
+            self.error = None
+        return {"error": found}
+
+    # One-way requests
+
+    def free(self, ptr: int) -> None:
+        self.runtime.free(ptr)
+
+    def record(self, event: int) -> None:
+        self.events[event] = time.perf_counter_ns()
+
+    def launch(
+        self, module: int, kernel: str, grid: list[int], block: list[int], shared: int, arguments: bytes
+    ) -> None:
+        loaded = self.modules[module]
+        entry = loaded.kernels[kernel]
+        self._check_launch(loaded.module.shared[kernel], entry, grid, block, shared, len(arguments))
+        self.launches += 1
+        if self.empty or self.error:
+            return
+        code = self.runtime.launch(
+            ctypes.byref(entry),
+            kernel.encode(),
+            arguments,
+            loaded.anchor,
+            loaded.module.shared_anchor,
+            loaded.module.shared_bytes,
+            shared,
+            (ctypes.c_uint * 6)(*grid, *block),
+            self.order_seed,
+            self._detail,
+            MAX_DETAIL,
+        )
+        if code:
+            self.error = error(code, self._detail.value.decode("utf-8", "replace"))
+
+    def _check_launch(
+        self, static_shared: int, entry: Any, grid: list[int], block: list[int], shared: int, given: int
+    ) -> None:
+        threads = block[0] * block[1] * block[2]
+        inside = all(1 <= size <= limit for size, limit in zip(block + grid, MAX_BLOCK + MAX_GRID, strict=True))
+        if not inside or threads > min(MAX_THREADS, entry.max_threads):
+            raise LaunchRefused(1, f"block {block}, grid {grid}")
+        if not 0 <= shared <= MAX_SHARED - static_shared:
+            raise LaunchRefused(1, f"{shared} bytes of dynamic shared memory")
+        if given != entry.parameter_bytes:
+            raise LaunchRefused(701, f"{given} bytes of arguments, the kernel takes {entry.parameter_bytes}")
+
+
+ANSWERED = ("hello", "alloc", "memory", "compile", "event", "sync")
+ONE_WAY = ("free", "launch", "memset", "copy", "gemm", "record")
+
+
+def serve_client(device: Device, client: socket.socket) -> None:
+    """Work off one request."""
+    request, payload = receive_frame(client, MAX_HEADER, MAX_PAYLOAD)
+    verb = request.pop("verb", None)
+    if verb in ANSWERED:
+        send_frame(client, getattr(device, verb)(**request))
+        return
+    if verb not in ONE_WAY:
+        raise ProtocolError(f"unknown verb {verb!r}")
+    if verb == "launch":
+        request["arguments"] = bytes(payload)
+    try:
+        getattr(device, verb)(**request)
+    except LaunchRefused as refused:
+        device.error = device.error or error(*refused.args)
+
+
+def main() -> None:
+    client_fd, control_fd, arena_fd, arena_bytes, capacity, cores = map(int, sys.argv[1:])
+    client, control = socket.socket(fileno=client_fd), socket.socket(fileno=control_fd)
+    device = Device(arena_fd, arena_bytes, capacity, cores)
+    while True:
+        ready, _, _ = select.select([control, client], [], [])
+        try:
+            serve_client(device, client)
+        except EOFError:
+            return
+
+
+if __name__ == "__main__":
+    main()

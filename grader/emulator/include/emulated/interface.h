@@ -1,0 +1,51 @@
+// The seam between a compiled module and the runtime that loads it.
+#pragma once
+
+namespace pagedlab {
+
+struct Argument {
+    unsigned size, offset;
+    char kind;  // p pointer, i integer, f floating point, s anything else
+};
+
+struct Kernel {
+    void (*run)(const char* packed);  // one thread
+    const Argument* arguments;
+    unsigned num_arguments, parameter_bytes, max_threads;
+};
+
+enum Operation {
+    SYNC,
+    BALLOT,
+    ADD,
+    MIN,
+    MAX,
+    SIGNED_MIN,
+    SIGNED_MAX,
+    AND,
+    OR,
+    EXCLUSIVE_OR,
+    MATCH,
+    SHUFFLE,
+    SHUFFLE_UP,
+    SHUFFLE_DOWN,
+    SHUFFLE_XOR,
+};
+
+struct Votes {
+    int threads, yes;
+};
+
+}  // namespace pagedlab
+
+// `line` is where the student's source calls it.
+extern "C" {
+pagedlab::Votes pagedlab_barrier(int predicate, int line);
+unsigned long long pagedlab_shuffle(unsigned mask, unsigned long long bits, int operation, int operand,
+                                    int width, int line);
+unsigned long long pagedlab_collective(unsigned mask, unsigned long long bits, int operation, int line);
+unsigned pagedlab_active_mask();
+[[noreturn]] void pagedlab_trap(int line);
+[[noreturn]] void pagedlab_assert_failed(const char* expression, const char* file, int line);
+int pagedlab_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));
+}

@@ -1,0 +1,2 @@
+// Mathematical functions and intrinsics.
+#pragma once

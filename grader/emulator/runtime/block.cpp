@@ -1,0 +1,228 @@
+// Threads of a block run until they wait; whoever waits hands over to the next that can run, directly.
+#include "block.h"
+
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+namespace pagedlab {
+
+__thread uint3 thread_index, block_index, block_extent, grid_extent;
+__thread char* dynamic_shared;
+
+namespace {
+
+constexpr size_t MAX_SHARED = 99 * 1024;
+constexpr int POISON = 0xff;  // bytes of NaNs and of absurd integers
+
+unsigned first_lanes(unsigned count) { return count >= WARP ? FULL_MASK : (1u << count) - 1; }
+
+// The first bit of the mask after `position`, cyclically.
+unsigned next_bit(unsigned mask, unsigned position) {
+    const unsigned later = mask & ~((2u << position) - 1);
+    return static_cast<unsigned>(__builtin_ctz(later ? later : mask));
+}
+
+}  // namespace
+
+Block& this_block() {
+    // Lives as long as its thread, which is as long as the process.
+    static __thread Block* block = nullptr;
+    if (block == nullptr) block = new Block;
+    return *block;
+}
+
+static void enter_fiber() { this_block().fiber_loop(); }
+
+Block::Block() : pool_(enter_fiber) {
+    // Where kernels end, so that running past the end of shared memory is a fault.
+    void* memory = mmap(nullptr, 2 * MAX_SHARED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    dynamic_shared_ = static_cast<char*>(memory);
+}
+
+void Block::run(Launch& launch, uint64_t index) {
+    prepare(launch, index);
+    current_ = WARP - 1;
+    const int first = next_ready();
+    fiber_ = pool_.take();
+    current_ = static_cast<unsigned>(first);
+    thread_index = index_[first];
+    pagedlab_switch(&scheduler_, fiber_->stack_pointer);
+    if (alive_ > 0) pool_.reset();
+    launch_ = nullptr;
+}
+
+void Block::prepare(Launch& launch, uint64_t index) {
+    launch_ = &launch;
+    const uint64_t row = index / launch.grid.x;
+    block_index = {static_cast<unsigned>(index % launch.grid.x), static_cast<unsigned>(row % launch.grid.y),
+                   static_cast<unsigned>(row / launch.grid.y)};
+    block_extent = launch.block;
+    grid_extent = launch.grid;
+    dynamic_shared = dynamic_shared_;
+    memset(dynamic_shared_, POISON, launch.dynamic_shared);
+    if (launch.static_shared > 0) {
+        memset(launch.shared_anchor() - launch.shared_offset, POISON, launch.static_shared);
+    }
+    number_threads(launch.block);
+    alive_ = num_threads_;
+    arrived_ = 0;
+    yes_ = 0;
+    ready_warps_ = first_lanes(num_warps_);
+    for (unsigned w = 0; w < num_warps_; w++) {
+        const unsigned lanes = first_lanes(num_threads_ - w * WARP);
+        warps_[w].alive = warps_[w].ready = lanes;
+        warps_[w].at_barrier = warps_[w].num_meetings = 0;
+    }
+    for (unsigned t = 0; t < num_threads_; t++) threads_[t].fiber = nullptr;
+}
+
+void Block::number_threads(dim3 block) {
+    if (block.x == numbered_.x && block.y == numbered_.y && block.z == numbered_.z) return;
+    numbered_ = block;
+    num_threads_ = block.x * block.y * block.z;
+    num_warps_ = (num_threads_ + WARP - 1) / WARP;
+    for (unsigned t = 0; t < num_threads_; t++) {
+        index_[t] = {t % block.x, t / block.x % block.y, t / block.x / block.y};
+    }
+}
+
+// The thread to run next, taken off the ready ones; −1 when all wait or have returned. Lanes of the same warp first:
+// they meet the soonest, and their stacks are in the cache.
+int Block::next_ready() {
+    if (ready_warps_ == 0) return -1;
+    unsigned w = current_ / WARP, lane = current_ % WARP;
+    if (!(ready_warps_ >> w & 1)) {
+        w = next_bit(ready_warps_, w);
+        lane = WARP - 1;
+    }
+    Warp& warp = warps_[w];
+    lane = next_bit(warp.ready, lane);
+    warp.ready &= ~(1u << lane);
+    if (warp.ready == 0) ready_warps_ &= ~(1u << w);
+    return static_cast<int>(w * WARP + lane);
+}
+
+void Block::fiber_loop() {
+    for (;;) {
+        launch_->kernel->run(launch_->arguments);
+        finish_thread();
+        const int next = next_ready();
+        if (next < 0 && alive_ > 0) fail(LAUNCH_FAILED, who_waits());
+        Fiber* self = fiber_;
+        if (next >= 0) {
+            current_ = static_cast<unsigned>(next);
+            thread_index = index_[next];
+            if (threads_[next].fiber == nullptr) continue;  // not started yet: run it here
+            fiber_ = threads_[next].fiber;
+        }
+        pool_.give_back(self);
+        pagedlab_switch(&self->stack_pointer, next < 0 ? scheduler_ : fiber_->stack_pointer);
+    }
+}
+
+void Block::wait(Waiting what, int line) {
+    Thread& thread = threads_[current_];
+    thread.waiting = what;
+    thread.line = line;
+    thread.fiber = fiber_;
+    const int next = next_ready();
+    if (next < 0) fail(LAUNCH_FAILED, who_waits());
+    Fiber* self = fiber_;
+    current_ = static_cast<unsigned>(next);
+    thread_index = index_[next];
+    fiber_ = threads_[next].fiber ? threads_[next].fiber : pool_.take();
+    pagedlab_switch(&self->stack_pointer, fiber_->stack_pointer);
+}
+
+void Block::finish_thread() {
+    Warp& warp = warps_[current_ / WARP];
+    warp.alive &= ~(1u << current_ % WARP);
+    alive_--;
+    // Those who wait for all threads that have not returned may have waited for this one only.
+    if (alive_ > 0 && arrived_ == alive_) open_barrier();
+    for (unsigned i = warp.num_meetings; i-- > 0;) {
+        if (completes(warp, warp.meetings[i])) complete(warp, i);
+    }
+}
+
+Votes Block::barrier(int predicate, int line) {
+    arrived_++;
+    yes_ += predicate != 0;
+    if (arrived_ == alive_) {
+        open_barrier();
+    } else {
+        warps_[current_ / WARP].at_barrier |= 1u << current_ % WARP;
+        wait(Waiting::BARRIER, line);
+    }
+    return votes_;
+}
+
+void Block::open_barrier() {
+    votes_ = {static_cast<int>(arrived_), yes_};
+    arrived_ = 0;
+    yes_ = 0;
+    for (unsigned w = 0; w < num_warps_; w++) {
+        if (warps_[w].at_barrier == 0) continue;
+        warps_[w].ready |= warps_[w].at_barrier;
+        warps_[w].at_barrier = 0;
+        ready_warps_ |= 1u << w;
+    }
+}
+
+uint64_t Block::shuffle(unsigned mask, uint64_t bits, int operation, int operand, int width, int line) {
+    const int lane = static_cast<int>(current_ % WARP), first = lane & ~(width - 1), end = first + width;
+    int source = lane;
+    switch (operation) {
+        case SHUFFLE: source = first + (operand & (width - 1)); break;
+        case SHUFFLE_UP: source = lane - operand; break;
+        case SHUFFLE_DOWN: source = lane + operand; break;
+        case SHUFFLE_XOR: source = lane ^ operand; break;
+    }
+    // Up, down and xor leave a lane its own value where the other is outside of its segment.
+    const bool outside = operation == SHUFFLE_UP ? source < first : source >= end;
+    threads_[current_].source_lane = outside ? lane : source;
+    threads_[current_].value = bits;
+    return meet(mask, operation, line);
+}
+
+uint64_t Block::collective(unsigned mask, uint64_t bits, int operation, int line) {
+    threads_[current_].value = bits;
+    return meet(mask, operation, line);
+}
+
+uint64_t Block::meet(unsigned mask, int operation, int line) {
+    Warp& warp = warps_[current_ / WARP];
+    const unsigned self = 1u << current_ % WARP;
+    if (!(mask & self)) {
+        fail(LAUNCH_FAILED, "line " + std::to_string(line) + ": the mask does not name the lane that calls");
+    }
+    unsigned i = 0;
+    while (i < warp.num_meetings && (warp.meetings[i].mask != mask || warp.meetings[i].operation != operation)) i++;
+    if (i == warp.num_meetings) warp.meetings[warp.num_meetings++] = {mask, 0, operation};
+    warp.meetings[i].arrived |= self;
+    if (completes(warp, warp.meetings[i])) {
+        complete(warp, i);
+    } else {
+        wait(Waiting::COLLECTIVE, line);
+    }
+    return threads_[current_].result;
+}
+
+bool Block::completes(const Warp& warp, const Meeting& meeting) {
+    return meeting.arrived == (meeting.mask & warp.alive);
+}
+
+void Block::complete(Warp& warp, unsigned position) {
+    const Meeting meeting = warp.meetings[position];
+    warp.meetings[position] = warp.meetings[--warp.num_meetings];
+    const unsigned index = static_cast<unsigned>(&warp - warps_);
+    combine(meeting, threads_ + index * WARP);
+    warp.ready |= meeting.arrived & ~(1u << current_ % WARP);
+    if (warp.ready != 0) ready_warps_ |= 1u << index;
+}
+
+}  // namespace pagedlab

@@ -1,0 +1,95 @@
+// One block while it runs: its threads as fibers of one OS thread, and who waits for whom.
+#pragma once
+
+#include "fiber.h"
+#include "runtime.h"
+
+namespace pagedlab {
+
+// Read by kernels under their CUDA names, which are constant there.
+extern __thread uint3 thread_index asm("threadIdx");
+extern __thread uint3 block_index asm("blockIdx");
+extern __thread uint3 block_extent asm("blockDim");
+extern __thread uint3 grid_extent asm("gridDim");
+extern __thread char* dynamic_shared asm("pagedlab_dynamic_shared");
+
+constexpr unsigned WARP = 32, MAX_WARPS = 32, MAX_THREADS = 1024;
+constexpr unsigned FULL_MASK = 0xffffffffu;
+
+enum class Waiting : uint8_t { NOT, BARRIER, COLLECTIVE };
+
+struct Thread {
+    Fiber* fiber;     // while it waits; none before it starts
+    Waiting waiting;  // for what
+    int line;         // where in the source
+    // Of warp collectives: what it brought, the lane that a shuffle reads, what it got.
+    uint64_t value, result;
+    int source_lane;
+};
+
+// Lanes of one warp that meet in one collective operation; complete when no lane of the mask is missing that still runs.
+struct Meeting {
+    unsigned mask, arrived;
+    int operation;
+};
+
+struct Warp {
+    unsigned alive;  // lanes that have not returned
+    unsigned ready;  // lanes that can run now, the running one excepted
+    unsigned at_barrier;
+    unsigned num_meetings;
+    Meeting meetings[WARP];
+};
+
+class Block {
+  public:
+    Block();
+
+    void run(Launch& launch, uint64_t index);
+
+    Votes barrier(int predicate, int line);
+    uint64_t shuffle(unsigned mask, uint64_t bits, int operation, int operand, int width, int line);
+    uint64_t collective(unsigned mask, uint64_t bits, int operation, int line);
+    unsigned active_mask() const { return warps_[current_ / WARP].alive; }
+
+    // Ends the launch with an error; the running thread never goes on.
+    [[noreturn]] void fail(int code, const std::string& what);
+
+    Launch* launch() const { return launch_; }
+    std::string position() const;  // block and thread, for reports
+    // The loop of each fiber: runs threads that were not started yet, then makes way for those that wait.
+    void fiber_loop();
+
+  private:
+    void prepare(Launch& launch, uint64_t index);
+    void number_threads(dim3 block);
+    void wait(Waiting what, int line);
+    int next_ready();
+    void finish_thread();
+    void open_barrier();
+    uint64_t meet(unsigned mask, int operation, int line);
+    static bool completes(const Warp& warp, const Meeting& meeting);
+    void complete(Warp& warp, unsigned position);
+    static void combine(const Meeting& meeting, Thread* lanes);
+    std::string who_waits() const;
+
+    Launch* launch_ = nullptr;
+    FiberPool pool_;
+    void* scheduler_ = nullptr;  // stack pointer of run()
+    Fiber* fiber_ = nullptr;     // running
+    unsigned current_ = 0;       // running thread
+    unsigned num_threads_ = 0, alive_ = 0, num_warps_ = 0;
+    unsigned ready_warps_ = 0;  // warps that have ready lanes
+    unsigned arrived_ = 0;
+    int yes_ = 0;
+    Votes votes_{};
+    dim3 numbered_{0, 0, 0};
+    uint3 index_[MAX_THREADS];
+    Thread threads_[MAX_THREADS];
+    Warp warps_[MAX_WARPS];
+    char* dynamic_shared_;
+};
+
+Block& this_block();
+
+}  // namespace pagedlab

@@ -1,0 +1,232 @@
+"""Reads CUDA C text and makes it C++: finds the kernels, rewrites what C++ has no words for, refuses what is not emulated.
+
+Rewriting keeps every line where it was, so that the compiler's messages name the student's own lines.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_TOKEN = re.compile(
+    r"""(?P<blank>\s+ | //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z))
+      | (?P<directive>^[ \t]*\#(?:\\\n|[^\n])*)
+      | (?P<string>(?:u8|[uUL])?R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*')
+      | (?P<name>[A-Za-z_]\w*)
+      | (?P<number>\.?\d(?:[eEpP][+-]|[\w.]|'\w)*)
+      | (?P<mark_>\.\.\.|<<<|::|.)""",
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
+)
+_WITH_ARGUMENTS = {"__launch_bounds__", "__attribute__", "__align__", "alignas", "decltype", "__maxnreg__", "declspec"}
+_HEADERS = {
+    "cub/": "CUB", "thrust/": "Thrust", "cuda/": "libcu++ (cuda::)", "mma.h": "wmma (tensor cores)",
+    "curand": "cuRAND", "cuda_pipeline": "asynchronous copies (cp.async)", "cuda_fp8": "fp8", "cooperative_groups/": "",
+    "cutlass": "CUTLASS", "texture": "textures",
+}  # fmt: skip
+_NAMES = {
+    r"asm|__asm__|__asm": "inline PTX (asm)",
+    r"<<<": "launching a kernel from source (<<< >>>, dynamic parallelism)",
+    r"tex[123]D\w*|surf[123]D\w*|cudaTextureObject_t|cudaSurfaceObject_t": "textures and surfaces",
+    r"__pipeline_\w+|memcpy_async|__cp_async\w*": "asynchronous copies (cp.async)",
+    r"wmma|nvcuda": "wmma (tensor cores)",
+    r"__managed__": "managed memory",
+    r"this_grid|this_cluster|__cluster_dims__|grid_group": "synchronisation of a whole grid or cluster",
+    r"cuda(?:Malloc|Free|Memcpy|Memset|DeviceSynchronize|Launch)\w*": "CUDA's host functions",
+}
+_LEGACY = {"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__ballot", "__any", "__all"}
+
+
+class SourceError(Exception):
+    """The text cannot be emulated; the message has the form of a compiler's, with file and line."""
+
+
+class Token(NamedTuple):
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+class Rewritten(NamedTuple):
+    """C++ text, and the names of the kernels that it describes to the runtime."""
+
+    text: str
+    kernels: tuple[str, ...]
+
+
+def rewrite(source: str) -> Rewritten:
+    """C++ for one CUDA C source. Raises SourceError."""
+    return _Rewriter(source).run()
+
+
+def _tokens(source: str) -> Iterator[Token]:
+    for match in _TOKEN.finditer(source):
+        kind = str(match.lastgroup)
+        if kind != "blank":
+            yield Token("mark" if kind == "mark_" else kind, match[0], match.start(), match.end())
+
+
+class _Rewriter:
+    def __init__(self, source: str) -> None:
+        self.source = source
+        everything = list(_tokens(source))
+        self.directives = [token for token in everything if token.kind == "directive"]
+        self.tokens = [token for token in everything if token.kind != "directive"]
+        self.edits: list[tuple[int, int, str]] = []
+        self.kernels: list[str] = []
+        self.c_linkage: set[str] = set()
+        self.scopes: list[str] = []  # of each open brace: "C" linkage, "namespace" or "block"
+
+    def run(self) -> Rewritten:
+        self._refuse_headers()
+        begin = 0  # of the running declaration or statement
+        for i, token in enumerate(self.tokens):
+            self._refuse(i)
+            if token.text == "{":
+                self.scopes.append(self._scope(begin, i))
+            elif token.text == "}" and self.scopes:
+                self.scopes.pop()
+            elif token.text == "__global__":
+                self._kernel(begin, i)
+            elif token.text == "__shared__":
+                self._shared(begin, i)
+            elif token.text == "__device__":
+                self._variable(i)
+            if token.text in "{};" and token.kind == "mark":
+                begin = i + 1
+        return Rewritten(self._edited(), tuple(dict.fromkeys(self.kernels)))
+
+    # What is refused
+
+    def _refuse_headers(self) -> None:
+        for token in self.directives:
+            header = re.match(r'\s*#\s*include\s*[<"]([^>"]*)', token.text)
+            for prefix, feature in _HEADERS.items():
+                if header and feature and header[1].startswith(prefix):
+                    raise self._error(token, f"<{header[1]}>: {feature} is not emulated; use a GPU for this kernel")
+
+    def _refuse(self, i: int) -> None:
+        token = self.tokens[i]
+        if token.text in _LEGACY:
+            raise self._error(token, f"{token.text} was removed from CUDA: use {token.text}_sync with a mask of lanes")
+        for names, feature in _NAMES.items():
+            if re.fullmatch(names, token.text):
+                raise self._error(token, f"{token.text}: {feature} is not emulated; use a GPU for this kernel")
+        if token.text in ("cub", "thrust") and self._text(i + 1) == "::":
+            raise self._error(token, f"{token.text}:: is not emulated; use a GPU for this kernel")
+
+    # What is rewritten
+
+    def _scope(self, begin: int, brace: int) -> str:
+        words = [token.text for token in self.tokens[begin:brace]]
+        if words == ["extern", '"C"']:
+            return "C"
+        return "namespace" if "namespace" in words else "block"
+
+    def _kernel(self, begin: int, at: int) -> None:
+        """Describe a kernel to the runtime behind its body, when it has one and can be found by its plain name."""
+        i, bounds = begin, "1024"
+        while not (self._kind(i) == "name" and self._text(i + 1) == "(" and i > at):
+            if self._text(i) in _WITH_ARGUMENTS and self._text(i + 1) == "(":
+                end = self._closing(i + 1)
+                if self._text(i) == "__launch_bounds__":
+                    bounds = self._first_argument(i + 1, end)
+                i = end
+            elif self._text(i) in ("", "{", "}", ";"):
+                return
+            i += 1
+            if self._text(i) in _WITH_ARGUMENTS:
+                continue
+        name = self._text(i)
+        words = {token.text for token in self.tokens[begin:i]}
+        if '"C"' in words or "C" in self.scopes:
+            self.c_linkage.add(name)
+        body = self._closing(i + 1) + 1
+        if self._text(body) == "{" and name in self.c_linkage:
+            end = self.tokens[self._closing(body)].end
+            self.edits.append((end, end, f" PAGEDLAB_KERNEL({name}, ({bounds}))"))
+            self.kernels.append(name)
+
+    def _shared(self, begin: int, at: int) -> None:
+        end = at
+        while self._text(end) not in ("", ";", "="):
+            end += 1
+        if self._text(end) == "=":
+            raise self._error(self.tokens[end], "a __shared__ variable cannot have an initialiser: write it in the kernel")
+        words = [token.text for token in self.tokens[begin:at]]
+        if "extern" in words:
+            self._dynamic_shared(begin, end)
+        elif "static" in words:
+            self._edit(at, at, "thread_local")
+
+    def _dynamic_shared(self, begin: int, end: int) -> None:
+        """`extern __shared__ T name[][n];` becomes a pointer to the launch's shared memory."""
+        i, kept = begin, []
+        while i < end and self._text(i) != "[":
+            if self._text(i) in _WITH_ARGUMENTS:
+                i = self._closing(i + 1)
+            elif self._text(i) not in ("extern", "__shared__"):
+                kept.append(self._text(i))
+            i += 1
+        if i >= end or not kept:
+            raise self._error(self.tokens[begin], "extern __shared__ declares an array of unknown size: T name[]")
+        type_name, name = " ".join(kept[:-1]), kept[-1]
+        rows = "".join(token.text for token in self.tokens[self._closing(i) + 1 : end])
+        pointer = f"{type_name} (*){rows}" if rows else f"{type_name}*"
+        if "block" in self.scopes:
+            declared = f"{type_name} (*{name}){rows}" if rows else f"{type_name}* {name}"
+            text = f"{declared} = reinterpret_cast<{pointer}>(pagedlab_dynamic_shared)"
+        else:
+            text = f"static const pagedlab::DynamicShared<std::remove_pointer_t<{pointer}>> {name}{{}}"
+        self._edit(begin, end - 1, text)
+
+    def _variable(self, at: int) -> None:
+        """A `__device__` variable goes where the device finds it; a function stays as it is."""
+        i = at + 1
+        while self._text(i) not in ("", "(", ")", "[", "=", ";", "{", "operator"):
+            i = self._closing(i + 1) + 1 if self._text(i) in _WITH_ARGUMENTS else i + 1
+        constant = any(self._text(j) == "__constant__" for j in range(at, i))
+        if self._text(i) in ("[", "=", ";", "{") and i > at + 2 and not constant:
+            self._edit(at, at, "PAGEDLAB_GLOBAL")
+
+    # Helpers
+
+    def _text(self, i: int) -> str:
+        return self.tokens[i].text if 0 <= i < len(self.tokens) else ""
+
+    def _kind(self, i: int) -> str:
+        return self.tokens[i].kind if 0 <= i < len(self.tokens) else ""
+
+    def _closing(self, opening: int) -> int:
+        """The token that closes the bracket at `opening`; the last one when none does."""
+        depth = 0
+        for i in range(opening, len(self.tokens)):
+            if self.tokens[i].kind == "mark":
+                depth += (self.tokens[i].text in "([{") - (self.tokens[i].text in ")]}")
+            if depth == 0:
+                return i
+        return len(self.tokens) - 1
+
+    def _first_argument(self, opening: int, closing: int) -> str:
+        end = opening + 1
+        while end < closing and self._text(end) != ",":
+            end = self._closing(end) + 1 if self._text(end) in "([{" else end + 1
+        return self.source[self.tokens[opening].end : self.tokens[end].start]
+
+    def _edit(self, first: int, last: int, text: str) -> None:
+        start, end = self.tokens[first].start, self.tokens[last].end
+        self.edits.append((start, end, text + "\n" * self.source.count("\n", start, end)))
+
+    def _edited(self) -> str:
+        pieces, position = [], 0
+        for start, end, text in sorted(self.edits):
+            pieces += [self.source[position:start], text]
+            position = end
+        return "".join([*pieces, self.source[position:]])
+
+    def _error(self, token: Token, message: str) -> SourceError:
+        file, line, begin = "kernel.cu", 1, 0
+        for directive in self.directives:
+            found = re.match(r'\s*#\s*line\s+(\d+)(?:\s+"([^"]*)")?', directive.text)
+            if found and directive.start < token.start:
+                file, line, begin = found[2] or file, int(found[1]) - 1, directive.end
+        return SourceError(f"{file}:{line + self.source.count(chr(10), begin, token.start)}: error: {message}\n")

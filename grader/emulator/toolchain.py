@@ -1,0 +1,240 @@
+"""Compiles kernels and the emulator's runtime with the system's C++ compiler; keeps the results by content.
+
+The cache is a folder that several processes may use at once: files appear complete or not at all.
+"""
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grader.emulator.source import SourceError, rewrite
+
+FOLDER = Path(__file__).resolve().parent
+HEADERS = FOLDER / "include"
+RUNTIME = FOLDER / "runtime"
+CACHE = Path(os.environ.get("PAGEDLAB_CACHE") or FOLDER.parent.parent / ".cache" / "emulator")
+COMPILE_SECONDS = 60
+MAX_STATIC_SHARED = 48 * 1024
+
+_COMMON = (
+    "-std=c++17", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno", "-fno-strict-aliasing", "-fwrapv",
+    "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-U_FORTIFY_SOURCE", f"-I{HEADERS}",
+)  # fmt: skip
+_KERNEL = ("-O2", "-fno-exceptions", "-fno-plt", "-Wl,-Bsymbolic", "-include", "cuda_runtime.h")
+_COUNTED = ("-O1", "-fsanitize=thread", "-DPAGEDLAB_COUNTED")
+_GCC = ("-fno-gnu-unique",)
+_GCC_COUNTED = ("-fno-tree-sra", "--param", "tsan-instrument-func-entry-exit=0")
+_CLANG_COUNTED = ("-mllvm", "-tsan-instrument-read-before-write=1", "-mllvm", "-tsan-instrument-func-entry-exit=0")
+_NVCC_ONLY = re.compile(
+    r"-O[0-3]|-g|-G|-w|-m64|-?-lineinfo|-?-use_fast_math|-?-fmad.*|-?-restrict|-rdc.*|-?-arch.*|-?-gpu-.*|-?-generate-code.*|"
+    r"-gencode.*|-Xptxas.*|-Xcompiler.*|--ptxas-options.*|-?-maxrregcount.*|-?-expt-.*|-?-extended-lambda"
+)
+
+
+class CompileError(Exception):
+    """The compiler refused a source."""
+
+    def __init__(self, log: str, command: Sequence[str]) -> None:
+        super().__init__(log)
+        self.log = log
+        self.command = list(command)
+
+
+class Module(NamedTuple):
+    """A compiled source: the shared object, and what is known of it without loading it."""
+
+    path: Path
+    command: list[str]
+    cached: bool
+    log: str
+    kernels: list[str]
+    shared: dict[str, int]
+    """Bytes of static shared memory per kernel."""
+    shared_bytes: int
+    """Of all static shared variables together …"""
+    shared_anchor: int
+    """… and the offset of the anchor (see emulated/entry.h) in them."""
+    globals: dict[str, list[int]]
+    """Variables in global and constant memory: address in the file, and bytes."""
+    globals_extent: list[int]
+    """The pages that they lie in: first address in the file, and bytes."""
+
+
+@functools.cache
+def compiler() -> str:
+    """Path of the C++ compiler: $CXX, g++ or clang++. Raises CompileError when there is none."""
+    for name in (os.environ.get("CXX"), "g++", "clang++"):
+        path = shutil.which(name) if name else None
+        if path:
+            return path
+    raise CompileError("no C++ compiler was found: install g++ or clang++ (Debian, Ubuntu: apt install g++)\n", [])
+
+
+@functools.cache
+def _is_gcc() -> bool:
+    text = subprocess.run([compiler(), "--version"], capture_output=True, text=True).stdout
+    return "clang" not in text
+
+
+@functools.cache
+def _machine_flags() -> tuple[str, ...]:
+    """Instructions of every x86 processor of the last ten years, unless this one lacks them."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return ()
+    try:
+        known = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
+    except OSError:
+        known = []
+    return ("-march=x86-64-v3",) if {"avx2", "fma", "bmi2"} <= set(known) else ()
+
+
+@functools.cache
+def _fingerprint() -> bytes:
+    """Of all that a compiled file depends on besides its own text: compiler, kit headers, runtime."""
+    digest = hashlib.sha256()
+    digest.update(subprocess.run([compiler(), "--version"], capture_output=True).stdout)
+    for path in sorted([*HEADERS.rglob("*.h"), *RUNTIME.glob("*"), FOLDER / "source.py", FOLDER / "toolchain.py"]):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.digest()
+
+
+def _key(*parts: str) -> str:
+    digest = hashlib.sha256(_fingerprint())
+    for part in parts:
+        digest.update(f"{len(part)} {part}".encode())
+    return digest.hexdigest()[:32]
+
+
+def runtime_library() -> Path:
+    """The shared object of the runtime, compiled at first use."""
+    flags = [*_COMMON, *_machine_flags(), "-O3", "-ftls-model=initial-exec", "-pthread"]
+    path = CACHE / f"runtime-{_key(*flags)}.so"
+    if not path.exists():
+        sources = [str(source) for source in sorted(RUNTIME.glob("*.cpp"))]
+        _compile([compiler(), *flags, *sources, "-ldl"], "", path)
+    return path
+
+
+def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[str], *, counted: bool) -> Module:
+    """The module of one CUDA C source, from the cache where it is there; `counted` with hooks at every memory access.
+
+    Raises CompileError.
+    """
+    command = [compiler(), *_flags(counted), *_compiler_options(options), *(f"-I{folder}" for folder in include_dirs)]
+    if not source.lstrip().startswith("#line"):
+        source = f'#line 1 "kernel.cu"\n{source}'
+    try:
+        text, kernels = rewrite(source)
+    except SourceError as error:
+        raise CompileError(str(error), command) from None
+    own_headers = _preprocessed(command, text) if include_dirs or any(o.startswith("-I") for o in options) else ""
+    path = CACHE / f"module-{_key(text, own_headers, *command)}.so"
+    description = path.with_suffix(".json")
+    cached = description.exists()
+    if not cached:
+        log = _compile([*command, "-x", "c++", "-"], text, path)
+        facts = {"log": log, "kernels": kernels, **_symbols(path, kernels)}
+        _refuse_large_shared(facts["shared"], command)
+        with _written(description) as temporary:
+            temporary.write_text(json.dumps(facts))
+    return Module(path=path, command=command, cached=cached, **json.loads(description.read_text()))
+
+
+def _flags(counted: bool) -> list[str]:
+    flags = [*_COMMON, *_machine_flags(), *_KERNEL]
+    if _is_gcc():
+        return [*flags, *_GCC, *((*_COUNTED, *_GCC_COUNTED) if counted else ())]
+    return [*flags, *((*_COUNTED, *_CLANG_COUNTED) if counted else ())]
+
+
+def _compiler_options(options: Sequence[str]) -> list[str]:
+    """Of nvcc's options those that mean something here; the others concern machine code."""
+    kept = [option for option in options if not _NVCC_ONLY.fullmatch(option)]
+    for option in kept:
+        if not re.match(r"-[DUI].|--?std=c\+\+", option):
+            known = "the emulator knows -D, -U, -I, -std and nvcc's options for code generation"
+            raise CompileError(f"nvcc fatal   : Unknown option '{option}' ({known})\n", ["nvcc", *options])
+    return [option.replace("--std", "-std") for option in kept]
+
+
+def _preprocessed(command: Sequence[str], text: str) -> str:
+    result = subprocess.run([*command, "-E", "-x", "c++", "-"], input=text.encode(), capture_output=True)
+    return result.stdout.decode("utf-8", "replace")
+
+
+def _compile(command: Sequence[str], text: str, path: Path) -> str:
+    """Compile `text` into `path`; returns what the compiler said besides."""
+    with _written(path) as temporary:
+        try:
+            result = subprocess.run(
+                [*command, "-o", str(temporary)],
+                input=text.encode(),
+                capture_output=True,
+                timeout=COMPILE_SECONDS,
+                env={**os.environ, "LC_ALL": "C"},
+            )
+        except subprocess.TimeoutExpired:
+            raise CompileError(f"the compiler did not end within {COMPILE_SECONDS} s\n", command) from None
+        log = result.stderr.decode("utf-8", "replace")
+        if result.returncode:
+            raise CompileError(log, command)
+    return log
+
+
+@contextlib.contextmanager
+def _written(path: Path) -> Iterator[Path]:
+    """A temporary file that becomes `path` when all went well."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=CACHE)
+    os.close(handle)
+    try:
+        yield Path(name)
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _symbols(path: Path, kernels: Sequence[str]) -> dict[str, Any]:
+    """Shared and global variables of a module, by its symbol table.
+
+    A shared variable of a function that is no kernel counts for every kernel, since any may call it.
+    """
+    listing = subprocess.run(["readelf", "-SsW", str(path)], capture_output=True, text=True, check=True).stdout
+    sections = re.findall(r"\[ *(\d+)] pagedlab_globals +\w+ +([0-9a-f]+) +[0-9a-f]+ +([0-9a-f]+)", listing)
+    row = r"^ *\d+: ([0-9a-f]+) +(\w+) (\w+) +\w+ +\w+ +(\d+) (\S+)"
+    symbols = [
+        (name, kind, section, int(value, 16), int(size, 0))
+        for value, size, kind, section, name in re.findall(row, listing, re.MULTILINE)
+    ]
+    shared = {name: (value, size) for name, kind, _, value, size in symbols if kind == "TLS"}
+    anchor = next((value for name, (value, _) in shared.items() if "pagedlab_shared_anchor" in name), 0)
+    sizes = {name: size for name, (_, size) in shared.items() if "pagedlab_shared_anchor" not in name}
+    owners = {name: next((k for k in kernels if re.match(rf"_Z+{len(k)}{k}E", name)), None) for name in sizes}
+    index = sections[0][0] if sections else None
+    return {
+        "shared": {kernel: sum(size for n, size in sizes.items() if owners[n] in (kernel, None)) for kernel in kernels},
+        "shared_bytes": max((value + size for value, size in shared.values()), default=0),
+        "shared_anchor": anchor,
+        "globals": {n: (value, size) for n, kind, section, value, size in symbols if section == index and kind == "OBJECT"},
+        "globals_extent": [int(number, 16) for number in sections[0][1:]] if sections else [0, 0],
+    }
+
+
+def _refuse_large_shared(shared: dict[str, int], command: Sequence[str]) -> None:
+    for kernel, size in shared.items():
+        if size > MAX_STATIC_SHARED:
+            raise CompileError(
+                f"ptxas error   : Entry function '{kernel}' uses too much shared data "
+                f"({size:#x} bytes, {MAX_STATIC_SHARED:#x} max)\n",
+                command,
+            )
