@@ -5,6 +5,8 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+from grader.emulator import toolchain
+
 PROBE = "import pycuda.driver as driver; driver.init(); print('GPU', driver.Device(0).name())"
 PROBE_SECONDS = 60
 
@@ -24,7 +26,14 @@ class GradedDevice:
 
 
 def choose_device(asked: str) -> GradedDevice:
-    """The device for "auto", "cpu" or "gpu"; raises NothingToGradeOn for "gpu" where there is none."""
+    """The device for "auto", "cpu" or "gpu".
+
+    Raises NothingToGradeOn for "gpu" where there is none, and where there is no compiler for the emulator.
+    """
+    try:
+        toolchain.compiler()
+    except toolchain.CompileError as error:
+        raise NothingToGradeOn(error.log.strip()) from None
     if asked == "cpu":
         return GradedDevice("cpu", "emulator", asked)
     name, reason = probe_gpu()

@@ -21,6 +21,7 @@ from grader.stubs import find_stubs
 from grader.submission import take_in
 
 GRADER = Path(__file__).resolve().parent
+CHECKS = GRADER / "checks"
 DEFAULT_SUBMISSION = "starter"
 DEFAULT_SEED = 0
 
@@ -93,7 +94,7 @@ def _run_pytest(plugin: GradingPlugin, plan: Plan, folder: Path) -> None:
     """Run pytest in this process, deaf to every configuration but ours. Raises ManifestError."""
     files = []
     for stage, _ in plan:
-        found = sorted((GRADER / "checks").glob(f"test_{stage.id}_*.py"))
+        found = sorted(CHECKS.glob(f"test_{stage.id}_*.py"))
         if not found:
             raise ManifestError(f"Stage {stage.id} has no file grader/checks/test_{stage.id}_….py.")
         files += [str(file) for file in found]
@@ -101,7 +102,7 @@ def _run_pytest(plugin: GradingPlugin, plan: Plan, folder: Path) -> None:
         del os.environ[name]
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     hypothesis.configuration.set_hypothesis_home_dir(folder / "hypothesis")
-    options = ["-c", str(GRADER / "pytest.ini"), "--rootdir", str(GRADER), "--confcutdir", str(GRADER / "checks")]
+    options = ["-c", str(GRADER / "pytest.ini"), "--rootdir", str(GRADER), "--confcutdir", str(CHECKS)]
     options += ["-p", "no:cacheprovider", "-p", "pytest_timeout", "--capture=no", "-qq"]
     code = pytest.main([*options, *files], plugins=[plugin])
     if plugin.error is not None and not plugin.faults:

@@ -83,6 +83,12 @@ def test_a_gpu_that_is_not_there_is_4(capsys: pytest.CaptureFixture[str]) -> Non
     assert (code, text.startswith("PagedLab: DEVICE=gpu, but PyCUDA ")) == (4, True), text
 
 
+def test_no_compiler_is_4(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "grader", "grade", "--stage", "0", "--device", "cpu"]
+    result = subprocess.run(command, cwd=KIT, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert (result.returncode, "no C++ compiler was found" in result.stderr) == (4, True), result.stderr
+
+
 def test_list_names_every_check(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["grade", "--list", "--stage", "0"]) == 0
     output = capsys.readouterr().out
