@@ -35,7 +35,8 @@ def send_frame(
 ) -> None:
     """Send one frame; `payload` is any contiguous buffer. Raises TimeoutError or, when the peer is gone, OSError."""
     encoded = encode_header(header)
-    body = memoryview(payload).cast("B") if len(payload) else b""
+    view = memoryview(payload)
+    body = view.cast("B") if view.nbytes else b""
     _limit(sock, deadline)
     if len(body) <= JOINED_BYTES:
         sock.sendall(pack_frame(encoded, body))
@@ -50,7 +51,7 @@ def receive_frame(
 ) -> tuple[dict[str, Any], bytearray]:
     """Receive one frame whose parts are at most `max_header` and `max_payload` bytes long.
 
-    Raises ProtocolError for anything else than such a frame, EOFError when the peer closed its end, TimeoutError.
+    Raises ProtocolError for anything else than such a frame, EOFError when the peer is gone, TimeoutError.
     """
     header_length, payload_length = LENGTHS.unpack(_receive(sock, LENGTHS.size, deadline))
     if header_length > max_header:
@@ -72,9 +73,12 @@ def _receive(sock: socket.socket, length: int, deadline: float | None) -> bytear
     rest = memoryview(buffer)
     while rest:
         _limit(sock, deadline)
-        count = sock.recv_into(rest)
+        try:
+            count = sock.recv_into(rest)
+        except ConnectionResetError:
+            count = 0
         if count == 0:
-            raise EOFError("the peer closed the connection")
+            raise EOFError("the peer is gone")
         rest = rest[count:]
     return buffer
 

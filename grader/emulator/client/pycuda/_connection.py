@@ -1,0 +1,185 @@
+"""This process's connection to the emulated GPU: messages to the device process, and its memory, mapped here as well.
+
+Launches are one-way messages; what a kernel did wrong is known at the next synchronisation, and from then on every call
+fails, as on a GPU. Copies between host and device go straight through the shared memory once nothing is outstanding.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import mmap
+import os
+import socket
+import sys
+import threading
+from bisect import bisect_right, insort
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pycuda._driver import INVALID_CONTEXT, INVALID_VALUE, NOT_INITIALIZED, Error, failure
+
+if importlib.util.find_spec("grader") is None:  # a program that has only the emulated pycuda on its path
+    sys.path.append(str(Path(__file__).resolve().parents[4]))
+
+from grader.framing import ProtocolError, encode_header, pack_frame, receive_frame
+
+if TYPE_CHECKING:
+    from grader.emulator.launcher import DeviceProcess
+    from pycuda.driver import Context
+
+MAX_ANSWER = 16 << 20  # bytes of an answer; a compiler's messages are the longest
+STICKY = (700, 710, 716, 719)  # CUDA's errors after which a context is of no more use
+STOPPED = "the emulated GPU stopped"
+
+
+class Connection:
+    """Talks to one device process, whose memory is the file `arena`; `own` is that process if we started it."""
+
+    def __init__(self, channel: socket.socket, arena: int, arena_bytes: int, own: DeviceProcess | None = None) -> None:
+        self.error: tuple[int, str, str] | None = None  # of an earlier kernel: CUDA's number, its text, ours
+        self.closed = False
+        self._outstanding = False
+        self._channel = channel
+        self._own = own
+        self._lock = threading.RLock()  # a garbage collection may free memory in the middle of a request
+        self._starts: list[int] = []
+        self._sizes: dict[int, int] = {}
+        self.properties = self.request("cuInit", {"verb": "hello"})
+        self.base: int = self.properties["base"]
+        self.memory = memoryview(mmap.mmap(arena, arena_bytes))
+
+    def send(self, header: dict[str, Any]) -> None:
+        """Send one message that has no answer."""
+        self.send_frame(pack_frame(encode_header(header)))
+
+    def send_frame(self, frame: bytes) -> None:
+        self._outstanding = True
+        with self._lock:
+            try:
+                self._channel.sendall(frame)
+            except BaseException as error:
+                self._lose(error)
+
+    def request(self, function: str, header: dict[str, Any]) -> dict[str, Any]:
+        """Send one message and wait for its answer; `function` is the driver's name for it, for errors."""
+        self.check(function)
+        with self._lock:
+            try:
+                self._channel.sendall(pack_frame(encode_header(header)))
+                return receive_frame(self._channel, MAX_ANSWER, 0)[0]
+            except BaseException as error:
+                self._lose(error)
+        raise failure(function, *self.error)
+
+    def synchronize(self, function: str) -> None:
+        """Wait until everything sent so far is done; raises what went wrong in it."""
+        self.check(function)
+        if not self._outstanding:
+            return
+        self._outstanding = False
+        error = self.request(function, {"verb": "sync"})["error"]
+        if error:
+            report = error["code"], error["text"], error.get("detail") or ""
+            if error["code"] in STICKY:
+                self.error = report
+            raise failure("cublasGemmEx" if error["name"].startswith("CUBLAS") else function, *report)
+
+    def check(self, function: str) -> None:
+        """Raise what went wrong in an earlier kernel, if that is known."""
+        if self.error:
+            raise failure(function, *self.error)
+
+    def _lose(self, reason: BaseException) -> None:
+        if isinstance(reason, OSError | EOFError | ProtocolError):
+            report = self._own.control.crash_report() if self._own else None
+            self.error = 0, STOPPED, report or "a kernel crashed it, or it was ended"
+        else:
+            self.error = 0, STOPPED, "an interrupted call left it in an unknown state"
+            raise reason
+
+    # Device memory
+
+    def register(self, pointer: int, size: int) -> None:
+        """Copies may touch these bytes from now on."""
+        if pointer not in self._sizes:
+            insort(self._starts, pointer)
+        self._sizes[pointer] = size
+
+    def free(self, pointer: int) -> None:
+        self.check("cuMemFree")
+        if self._sizes.pop(pointer, None) is not None:
+            del self._starts[bisect_right(self._starts, pointer) - 1]
+        self.send({"verb": "free", "ptr": pointer})
+
+    def offset(self, function: str, pointer: int, size: int) -> int:
+        """Where `size` bytes at a device pointer lie in `memory`; raises LogicError outside an allocation."""
+        position = bisect_right(self._starts, pointer) - 1
+        start = self._starts[position] if position >= 0 else 0
+        if position < 0 or pointer + size > start + self._sizes[start]:
+            raise failure(function, INVALID_VALUE)
+        return pointer - self.base
+
+    def close(self) -> None:
+        """The program ends: no message any more, no complaint."""
+        self.closed = True
+        self._channel.close()
+        if self._own:
+            self._own.close()
+
+    def forked(self) -> None:
+        """A child process must not speak on its parent's socket."""
+        self.error = 0, STOPPED, "a forked process cannot use its parent's"
+
+
+class _Thread(threading.local):
+    def __init__(self) -> None:
+        self.contexts: list[Context] = []
+
+
+thread = _Thread()
+_connection: Connection | None = None
+
+
+def initialize() -> None:
+    """Connect to the device process that the environment names, or start one."""
+    global _connection
+    if _connection is not None:
+        return
+    given = os.environ.get("PAGEDLAB_DEVICE")
+    if given:
+        channel, arena, arena_bytes = map(int, given.split(":"))
+        _connection = Connection(socket.socket(fileno=channel), arena, arena_bytes)
+    else:
+        from grader.emulator.launcher import start_device
+
+        own = start_device(inherit_output=True)
+        _connection = Connection(own.channel, own.arena, own.arena_bytes, own)
+    atexit.register(_connection.close)
+    os.register_at_fork(after_in_child=_connection.forked)
+
+
+def initialized(function: str) -> Connection:
+    if _connection is None:
+        raise failure(function, NOT_INITIALIZED)
+    return _connection
+
+
+def current(function: str) -> Connection:
+    """The connection, for a call that needs a current context in a good state."""
+    connection = initialized(function)
+    if not thread.contexts:
+        raise failure(function, INVALID_CONTEXT)
+    if connection.error:
+        raise failure(function, *connection.error)
+    return connection
+
+
+def free_quietly(pointer: int) -> None:
+    """Free memory that nothing refers to any more: never raises, and says nothing at the program's end."""
+    if _connection is None or _connection.closed:
+        return
+    try:
+        _connection.free(pointer)
+    except Error as error:
+        print(f"PyCUDA WARNING: a clean-up operation failed (dead context maybe?)\n{error}", file=sys.stderr)

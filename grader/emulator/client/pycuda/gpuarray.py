@@ -1,0 +1,408 @@
+"""pycuda.gpuarray: arrays in device memory, copied, viewed and filled here; arithmetic on them is not emulated."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from pycuda import driver
+from pycuda._memory import device_bytes
+
+_NOT_CONTIGUOUS = "only contiguous arrays may be used as arguments to this operation"
+_NOT_EMULATED = frozenset(
+    """
+    all any arange concatenate dot if_positive logical_and logical_not logical_or max maximum min minimum multi_put
+    multi_take multi_take_put reshape splay stack subset_dot subset_max subset_min subset_sum sum take transpose vec
+    where
+    """.split()  # noqa: SIM905
+)
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name in _NOT_EMULATED:
+        raise NotImplementedError(f"pycuda.gpuarray.{name} is not emulated: write a kernel, or use a GPU")
+    raise AttributeError(f"module 'pycuda.gpuarray' has no attribute '{name}'")
+
+
+class ArrayFlags(NamedTuple):
+    """How an array lies in memory; `forc` is either order."""
+
+    c_contiguous: bool
+    f_contiguous: bool
+    forc: bool
+
+
+def _packed(itemsize: int, shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    """Strides without gaps; the axes in `order` go from the fastest to the slowest."""
+    strides = [0] * len(shape)
+    for axis in order:
+        strides[axis] = itemsize
+        itemsize *= shape[axis]
+    return tuple(strides)
+
+
+def _like(array: Any) -> tuple[int, ...]:
+    """Packed strides with the axes of `array` in its own order."""
+    order = sorted(range(len(array.shape)), key=lambda axis: (array.strides[axis], array.shape[axis], axis))
+    return _packed(array.dtype.itemsize, array.shape, order)
+
+
+class GPUArray:
+    """An array in device memory. Views share `gpudata` and keep their origin alive through `base`.
+
+    `gpudata` is a DeviceAllocation, in a view an int, in an empty array None; `strides` are in bytes.
+    """
+
+    __array_priority__ = 100
+
+    def __init__(
+        self,
+        shape: Any,
+        dtype: Any,
+        allocator: Callable[[int], Any] = driver.mem_alloc,
+        base: Any = None,
+        gpudata: Any = None,
+        strides: Sequence[int] | None = None,
+        order: str = "C",
+    ) -> None:
+        if not isinstance(shape, Sequence | np.ndarray) or np.ndim(shape) == 0:
+            shape = shape.item() if isinstance(shape, np.ndarray) else shape
+            assert isinstance(shape, numbers.Integral)
+            shape = (shape,)
+        size = math.prod(shape)
+        self.size = self.mem_size = size.item() if isinstance(size, np.integer) else size
+        self.shape = tuple(int(extent) for extent in shape)
+        self.dtype = np.dtype(dtype)
+        self.itemsize = self.dtype.itemsize
+        self.nbytes = self.itemsize * self.size
+        if strides is None:
+            if order not in ("C", "F"):
+                raise ValueError(f"invalid order: {order}")
+            axes = range(len(self.shape))
+            strides = _packed(self.itemsize, self.shape, axes if order == "F" else axes[::-1])
+        self.strides = tuple(int(stride) for stride in strides)
+        self.allocator = allocator
+        self.base = base
+        if gpudata is None:
+            assert base is None
+            gpudata = allocator(self.nbytes) if self.size else None
+        self.gpudata = gpudata
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape,
+            "strides": self.strides,
+            "data": (int(self.gpudata) if self.gpudata is not None else 0, False),
+            "typestr": self.dtype.str,
+            "stream": None,
+            "version": 3,
+        }
+
+    @property
+    def ptr(self) -> int:
+        return self.gpudata.__int__()
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def flags(self) -> ArrayFlags:
+        axes = range(len(self.shape))
+        found = []
+        for order in (axes[::-1], axes):
+            packed = _packed(self.itemsize, self.shape, order)
+            found.append(all(self.shape[axis] <= 1 or self.strides[axis] == packed[axis] for axis in axes))
+        return ArrayFlags(*found, any(found))
+
+    # Copies between host and device
+
+    def set(self, ary: np.ndarray, async_: bool = False, stream: driver.Stream | None = None) -> None:
+        """Copy a host array of this size and dtype here."""
+        if ary.size != self.size:
+            raise ValueError("ary and self must be the same size")
+        if ary.shape != self.shape:
+            warnings.warn("Setting array from one with different shape.", stacklevel=2)
+            ary = ary.reshape(self.shape)
+        if ary.dtype != self.dtype:
+            raise ValueError("ary and self must have the same dtype")
+        if self.size:
+            _copy(self, ary)
+
+    def set_async(self, ary: np.ndarray, stream: driver.Stream | None = None) -> None:
+        self.set(ary, async_=True, stream=stream)
+
+    def get(
+        self,
+        ary: np.ndarray | None = None,
+        pagelocked: bool = False,
+        async_: bool = False,
+        stream: driver.Stream | None = None,
+    ) -> np.ndarray:
+        """The contents as a host array, a new one unless `ary` is given."""
+        if ary is None:
+            empty = driver.pagelocked_empty if pagelocked else np.empty
+            ary = np.lib.stride_tricks.as_strided(empty(self.shape, self.dtype), strides=_like(self))
+        if self.size != ary.size:
+            raise ValueError("self and ary must be the same size")
+        if self.shape != ary.shape:
+            text = "get() between arrays of different shape is deprecated and will be removed in PyCUDA 2017.x"
+            warnings.warn(text, DeprecationWarning, stacklevel=2)
+            ary = ary.reshape(self.shape)
+        if self.dtype != ary.dtype:
+            raise TypeError("self and ary must have the same dtype")
+        if self.size:
+            _copy(ary, self)
+        return ary
+
+    def get_async(self, stream: driver.Stream | None = None, ary: np.ndarray | None = None) -> np.ndarray:
+        return self.get(ary=ary, async_=True, stream=stream)
+
+    def copy(self) -> GPUArray:
+        new = GPUArray(self.shape, self.dtype, self.allocator, strides=self.strides)
+        _copy(new, self)
+        return new
+
+    def fill(self, value: Any, stream: driver.Stream | None = None) -> GPUArray:
+        """Set every element of a contiguous array."""
+        if not self.flags.forc:
+            raise RuntimeError(_NOT_CONTIGUOUS)
+        pattern = np.full((), value, self.dtype)
+        bits = pattern.tobytes()
+        memset = {1: driver.memset_d8_async, 2: driver.memset_d16_async, 4: driver.memset_d32_async}.get(self.itemsize)
+        if not self.size:
+            return self
+        if memset is not None:
+            memset(int(self.gpudata), int.from_bytes(bits, "little"), self.size, stream)
+        elif not any(bits):
+            driver.memset_d8_async(int(self.gpudata), 0, self.nbytes, stream)
+        else:
+            driver.memcpy_htod(int(self.gpudata), np.full(self.size, pattern))
+        return self
+
+    # Views
+
+    def _view(self, shape: Sequence[int], strides: Sequence[int] | None, offset: int = 0, **other: Any) -> GPUArray:
+        dtype = other.pop("dtype", self.dtype)
+        pointer = int(self.gpudata) + offset
+        return GPUArray(shape, dtype, self.allocator, base=self, gpudata=pointer, strides=strides, **other)
+
+    def reshape(self, *shape: Any, order: str = "C") -> GPUArray:
+        """A view of another shape; one extent may be -1."""
+        flags = self.flags
+        if not flags.forc:
+            raise RuntimeError(_NOT_CONTIGUOUS)
+        if isinstance(shape[0], tuple | list):
+            shape = tuple(shape[0])
+        if shape == self.shape and (flags.c_contiguous if order == "C" else flags.f_contiguous):
+            return self
+        if shape.count(-1) > 1:
+            raise ValueError("can only specify one unknown dimension")
+        if -1 in shape:
+            missing = self.size // -math.prod(shape)
+            shape = tuple(missing if extent == -1 else extent for extent in shape)
+        if math.prod(shape) != self.size:
+            raise ValueError("total size of new array must be unchanged")
+        return self._view(shape, None, order=order)
+
+    def ravel(self) -> GPUArray:
+        return self.reshape(self.size)
+
+    def view(self, dtype: Any = None) -> GPUArray:
+        """The same bytes as another dtype; the fastest axis grows or shrinks."""
+        dtype = self.dtype if dtype is None else np.dtype(dtype)
+        axis = min(range(self.ndim), key=lambda axis: abs(self.strides[axis]))
+        shape, strides = list(self.shape), list(self.strides)
+        if shape[axis] * self.itemsize % dtype.itemsize:
+            raise ValueError("new type not compatible with array")
+        shape[axis] = shape[axis] * self.itemsize // dtype.itemsize
+        strides[axis] = strides[axis] * dtype.itemsize // self.itemsize
+        return self._view(shape, strides, dtype=dtype)
+
+    def squeeze(self) -> GPUArray:
+        axes = [axis for axis, extent in enumerate(self.shape) if extent > 1]
+        return self._view([self.shape[axis] for axis in axes], [self.strides[axis] for axis in axes])
+
+    def transpose(self, axes: Sequence[int] | None = None) -> GPUArray:
+        axes = range(self.ndim)[::-1] if axes is None else axes
+        if len(axes) != self.ndim:
+            raise ValueError("axes don't match array")
+        return self._view([self.shape[axis] for axis in axes], [self.strides[axis] for axis in axes])
+
+    T = property(transpose)
+
+    def __getitem__(self, index: Any) -> GPUArray:
+        """A view, by integers, slices, Ellipsis and newaxis.
+
+        As in PyCUDA a slice that ends before it starts is not empty: a[5:2] has three elements, from index 5 on.
+        """
+        entries = list(index) if isinstance(index, tuple) else [index]
+        if entries.count(Ellipsis) > 1:
+            raise IndexError("more than one ellipsis not allowed in index")
+        if Ellipsis in entries:
+            position = entries.index(Ellipsis)
+            missing = self.ndim - sum(entry is not None for entry in entries) + 1
+            if missing < 0:
+                raise IndexError("invalid use of ellipsis in index")
+            entries[position : position + 1] = [slice(None)] * missing
+        shape: list[int] = []
+        strides: list[int] = []
+        offset = axis = 0
+        for position, entry in enumerate(entries):
+            if entry is None:
+                shape.append(1)
+                strides.append(0)
+                continue
+            extent, stride = self.shape[axis], self.strides[axis]  # IndexError: more indices than axes
+            axis += 1
+            if isinstance(entry, slice):
+                start, stop, step = entry.indices(extent)
+                shape.append((abs(stop - start) - 1) // abs(step) + 1)
+                strides.append(step * stride)
+                offset += start * stride
+            elif isinstance(entry, int | np.integer):
+                if not -extent <= entry < extent:
+                    raise IndexError(f"subindex in axis {position} out of range")
+                offset += stride * (int(entry) % extent)
+            else:
+                raise IndexError(f"invalid subindex in axis {position}")
+        return self._view(shape + list(self.shape[axis:]), strides + list(self.strides[axis:]), offset)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        view = self[index]
+        if np.isscalar(value):
+            view.fill(value)
+        else:
+            _copy(view, value)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            text = "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
+            raise ValueError(text)
+        return bool(self.get())
+
+    def __str__(self) -> str:
+        return str(self.get())
+
+    def __repr__(self) -> str:
+        return repr(self.get())
+
+    def __hash__(self) -> NoReturn:  # type: ignore[override]
+        raise TypeError("GPUArrays are not hashable.")
+
+
+def _refusal(name: str) -> Callable[..., NoReturn]:
+    def refuse(self: GPUArray, *arguments: Any, **keywords: Any) -> NoReturn:
+        raise NotImplementedError(f"GPUArray.{name} is not emulated: write a kernel, or use a GPU")
+
+    return refuse
+
+
+for _name in """
+    add radd iadd sub rsub isub mul rmul imul truediv rtruediv itruediv pow rpow ipow neg pos abs eq ne lt le gt ge
+    """.split():  # noqa: SIM905
+    setattr(GPUArray, f"__{_name}__", _refusal(f"__{_name}__"))
+for _name in "all any astype bind_to_texref bind_to_texref_ext conj mul_add reverse".split():  # noqa: SIM905
+    setattr(GPUArray, _name, _refusal(_name))
+for _name in ("real", "imag"):
+    setattr(GPUArray, _name, property(_refusal(_name)))
+
+
+def _copy(target: Any, source: Any) -> None:
+    """Copy between arrays of which at least one is on the device.
+
+    Contiguous arrays are copied in their order in memory, so C order onto Fortran order permutes the elements.
+    """
+    for name, array in (("src", source), ("dst", target)):
+        if not isinstance(array, GPUArray | np.ndarray):
+            raise TypeError(f"{name} must be GPUArray or ndarray")
+    if source.shape != target.shape:
+        raise ValueError("src and dst must be same shape")
+    if source.dtype != target.dtype:
+        raise TypeError("src and dst must have same dtype")
+    if target.flags.forc and source.flags.forc:
+        _copy_flat(target, source)
+        return
+    axes = [axis for axis in sorted(range(len(source.shape)), key=source.strides.__getitem__) if source.shape[axis] > 1]
+    strides = [target.strides[axis] for axis in axes]
+    if strides != sorted(strides):
+        raise ValueError("src and dst must have same order")
+    if min((*source.strides, *target.strides)) < 0:
+        raise OverflowError("can't convert negative value to unsigned int")
+    _host_view(target)[...] = _host_view(source)
+
+
+def _copy_flat(target: Any, source: Any) -> None:
+    if isinstance(target, np.ndarray):
+        driver.memcpy_dtoh(target, int(source.gpudata))
+    elif isinstance(source, np.ndarray):
+        driver.memcpy_htod(int(target.gpudata), source)
+    else:
+        driver.memcpy_dtod(int(target.gpudata), int(source.gpudata), source.nbytes)
+
+
+def _host_view(array: Any) -> np.ndarray:
+    """A NumPy view of an array with gaps, on the device too, once all work before is done."""
+    if isinstance(array, np.ndarray):
+        return array
+    span = sum((extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True))
+    memory = device_bytes("cuMemcpy2D", int(array.gpudata), span + array.itemsize)
+    return np.ndarray(array.shape, array.dtype, memory, strides=array.strides)
+
+
+empty = GPUArray
+
+
+def to_gpu(ary: np.ndarray, allocator: Callable[[int], Any] = driver.mem_alloc) -> GPUArray:
+    """A copy of a host array on the device."""
+    result = GPUArray(ary.shape, ary.dtype, allocator, strides=_like(ary))
+    result.set(ary)
+    return result
+
+
+def to_gpu_async(
+    ary: np.ndarray, allocator: Callable[[int], Any] = driver.mem_alloc, stream: driver.Stream | None = None
+) -> GPUArray:
+    return to_gpu(ary, allocator)
+
+
+def zeros(shape: Any, dtype: Any = np.float64, allocator: Any = driver.mem_alloc, order: str = "C") -> GPUArray:
+    """float64 unless said otherwise, as in NumPy and PyCUDA."""
+    return GPUArray(shape, dtype, allocator, order=order).fill(0)
+
+
+def ones(shape: Any, dtype: Any = np.float64, allocator: Any = driver.mem_alloc, order: str = "C") -> GPUArray:
+    return GPUArray(shape, dtype, allocator, order=order).fill(1)
+
+
+def empty_like(other_ary: GPUArray, dtype: Any = None, order: str = "K") -> GPUArray:
+    """`order` K keeps the other array's, A too where it is contiguous."""
+    dtype = other_ary.dtype if dtype is None else np.dtype(dtype)
+    strides = None
+    if order in ("A", "K"):
+        flags = other_ary.flags
+        if order == "K" and not flags.forc and other_ary.ndim > 1:
+            strides = [abs(stride) * dtype.itemsize // other_ary.itemsize for stride in other_ary.strides]
+        order = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
+    elif order not in ("C", "F"):
+        raise ValueError(f"Unsupported order: {order!r}")
+    return GPUArray(other_ary.shape, dtype, other_ary.allocator, order=order, strides=strides)
+
+
+def zeros_like(other_ary: GPUArray, dtype: Any = None, order: str = "K") -> GPUArray:
+    return empty_like(other_ary, dtype, order).fill(0)
+
+
+def ones_like(other_ary: GPUArray, dtype: Any = None, order: str = "K") -> GPUArray:
+    return empty_like(other_ary, dtype, order).fill(1)

@@ -1,0 +1,196 @@
+"""Starts device processes (device.py) and speaks to them on a socket of its own, apart from the program that uses them.
+
+The grader starts one for each worker and hands it to that worker through the environment variable PAGEDLAB_DEVICE,
+"socket:memory:bytes" with two inherited file descriptors; the control socket stays with the grader. A program without
+that variable starts its own.
+"""
+
+import contextlib
+import mmap
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from grader.framing import ProtocolError, receive_frame, send_frame
+
+ARENA_BYTES = 256 << 30  # address space of the device, sparse; its memory is `capacity`
+CAPACITY = 8 << 30
+CONTROL_SECONDS = 60.0
+END_SECONDS = 2.0
+MAX_ANSWER = 64 << 20
+KEPT_OUTPUT = 4096
+KIT = Path(__file__).resolve().parents[2]
+
+PASSED_ON = ("PATH", "CXX", "HOME", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH")
+"""Environment variables that a device process gets: kernels are native code and need no others."""
+
+
+class DeviceError(ConnectionError):
+    """The device process is gone, or answered nonsense."""
+
+
+class Control:
+    """What the owner of a device process asks of it; no program that uses the device reaches this socket."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._crash: str | None = None
+
+    def set_mode(self, empty: bool | None = None, counted: bool | None = None, order_seed: int | None = None) -> None:
+        """Run empty kernels, count launches, order threads by a seed; None leaves a setting as it is."""
+        settings = {"empty": empty, "counted": counted, "order_seed": order_seed}
+        self._request("set_mode", {name: value for name, value in settings.items() if value is not None})
+
+    def counters(self) -> list[dict[str, Any]]:
+        """The fields of grader.counters.Counters for each counted launch since the last call."""
+        launches: list[dict[str, Any]] = self._request("counters", {})["launches"]
+        return launches
+
+    def statistics(self) -> dict[str, int]:
+        """Since the start: "launches", and "used" and "peak" bytes of device memory."""
+        return self._request("statistics", {})
+
+    def crash_report(self) -> str | None:
+        """Where a kernel crashed the device process; None if that has not happened. Never waits."""
+        if self._crash is None:
+            with contextlib.suppress(OSError):
+                self._channel.setblocking(False)
+                if self._channel.recv(1, socket.MSG_PEEK):
+                    self._receive()
+        return self._crash
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _request(self, verb: str, fields: dict[str, Any]) -> dict[str, Any]:
+        """Raises DeviceError when the process is gone, also during an earlier call."""
+        try:
+            send_frame(self._channel, {"verb": verb, **fields}, deadline=time.monotonic() + CONTROL_SECONDS)
+        except OSError:
+            self.crash_report()
+            raise DeviceError(self._crash or "the device process is gone") from None
+        return self._receive()
+
+    def _receive(self) -> dict[str, Any]:
+        try:
+            answer = receive_frame(self._channel, MAX_ANSWER, 0, time.monotonic() + CONTROL_SECONDS)[0]
+        except (OSError, EOFError, ProtocolError) as error:
+            raise DeviceError(f"the device process gives no answer ({error})") from None
+        if "crash" in answer:
+            self._crash = str(answer["crash"])
+            raise DeviceError(self._crash)
+        return answer
+
+
+class DeviceProcess:
+    """A running device process: `control` stays with its owner, `environment` and `pass_fds` go to its one user.
+
+    An owner that uses the device itself speaks on `channel`; `arena` is the file that holds the device's memory.
+    """
+
+    def __init__(self, cores: int, capacity: int, inherit_output: bool) -> None:
+        self.arena_bytes = ARENA_BYTES
+        self.arena = _sparse_file(ARENA_BYTES)
+        self.channel, client_end = socket.socketpair()
+        ours, control_end = socket.socketpair()
+        self.control = Control(ours)
+        self._printed = b""
+        inherited = [client_end.fileno(), control_end.fileno(), self.arena]
+        command = [sys.executable, "-E", "-s", "-B", "-m", "grader.emulator.device"]
+        output = None if inherit_output else subprocess.PIPE
+        try:
+            self.process = subprocess.Popen(
+                [*command, *map(str, [*inherited, ARENA_BYTES, capacity, cores])],
+                cwd=KIT,
+                env={name: os.environ[name] for name in PASSED_ON if name in os.environ} | {"LC_ALL": "C.UTF-8"},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output and subprocess.STDOUT,
+                start_new_session=not inherit_output,
+                pass_fds=inherited,
+            )
+        except BaseException:
+            self._release()
+            raise
+        finally:
+            client_end.close()
+            control_end.close()
+        if not inherit_output:
+            threading.Thread(target=self._drain, daemon=True).start()
+
+    def environment(self) -> dict[str, str]:
+        """What to add to the environment of the one process that uses this device."""
+        return {"PAGEDLAB_DEVICE": f"{self.channel.fileno()}:{self.arena}:{self.arena_bytes}"}
+
+    @property
+    def pass_fds(self) -> list[int]:
+        """The file descriptors that this process must inherit."""
+        return [self.channel.fileno(), self.arena]
+
+    def printed(self) -> str:
+        """The last 4 KB that kernels and compilers printed, where the output is not inherited."""
+        return self._printed.decode("utf-8", "replace")
+
+    def kill(self) -> None:
+        """End the process at once, whatever it does."""
+        if self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if os.getpgid(self.process.pid) == self.process.pid:
+                    os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.kill()
+            self.process.wait()
+        self._release()
+
+    def close(self) -> None:
+        """Let the process end by itself, as it does when its user is gone, and wait for that."""
+        self.channel.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(END_SECONDS)
+        self.kill()
+
+    def _drain(self) -> None:
+        stream = self.process.stdout
+        assert stream is not None
+        with stream:
+            while chunk := stream.read1(65536):  # type: ignore[attr-defined]
+                self._printed = (self._printed + chunk)[-KEPT_OUTPUT:]
+
+    def _release(self) -> None:
+        self.channel.close()
+        self.control.close()
+        if self.arena >= 0:
+            os.close(self.arena)
+            self.arena = -1
+
+
+def start_device(cores: int | None = None, capacity: int = CAPACITY, *, inherit_output: bool = False) -> DeviceProcess:
+    """Start an emulated GPU that runs blocks on `cores` threads (None: all that this process may use).
+
+    `capacity` is its memory in bytes, which costs nothing until it is used. What kernels print is kept for `printed`,
+    or with `inherit_output` goes where this process prints. Raises OSError when no process can be started.
+    """
+    return DeviceProcess(cores or _usable_cores(), capacity, inherit_output)
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _sparse_file(size: int) -> int:
+    """A file of `size` bytes without a name that takes no space until it is written."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("pagedlab-device")
+    else:
+        descriptor, path = tempfile.mkstemp()
+        os.unlink(path)
+    os.ftruncate(descriptor, size // mmap.PAGESIZE * mmap.PAGESIZE)
+    return descriptor
