@@ -6,7 +6,7 @@ sees what was written outside of an output and whether an input changed.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from grader.compare import Failure
+from grader.given.config import LlamaConfig
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 RED_ZONE = 1024
@@ -137,6 +138,8 @@ class Request:
             return self._encode_array(_unwritten(value), name, "out", RED_ZONE)
         if isinstance(value, Handle):
             return {"handle": self._handle(value)}
+        if isinstance(value, LlamaConfig):
+            return {"config": asdict(value)}
         if isinstance(value, Mapping):
             return {"dict": [[str(key), self._encode(entry, f"{name}[{key!r}]")] for key, entry in value.items()]}
         if isinstance(value, list | tuple):

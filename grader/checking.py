@@ -9,7 +9,8 @@ A check draws its inputs, makes calls through the fixture `worker` (or `emulator
         expect(worker.launch("rmsnorm_tree", Out((3, width)), x, weight, 1e-5), oracle.rmsnorm(x, weight, 1e-5))
 
 Fixtures: `worker` runs on the graded device, `emulator` always on the emulator, `rng` is a NumPy generator seeded by
-the run and the check, `tiny` is the stored model with its prompts and references, `device_kind` is "cpu" or "gpu".
+the run and the check, `tiny` is the stored model with its prompts and references, `shared_folder` is an empty folder
+whose files the submission may read, `device_kind` is "cpu" or "gpu".
 """
 
 from collections.abc import Callable

@@ -53,11 +53,13 @@ class Worker:
             self.launch(op, *arguments)
             return Counters.of_launches(control.counters())
 
-    def call(self, target: "str | tuple[Handle, str]", *arguments: Any, limit: int = MAX_RESULT) -> Any:
+    def call(
+        self, target: "str | tuple[Handle, str]", *arguments: Any, limit: int = MAX_RESULT, keep: bool = False
+    ) -> Any:
         """Call "module.function" of the engine, or a method of a Handle; its results have at most `limit` bytes.
 
-        With Out or InOut arguments these are returned, as by `launch`. Raises Failure; an exception of the student's
-        code is a StudentError.
+        With Out or InOut arguments these are returned, as by `launch`; with `keep`, a Handle of whatever is returned.
+        Raises Failure; an exception of the student's code is a StudentError.
         """
         where: list[Any] = [target]
         if isinstance(target, str):
@@ -67,7 +69,7 @@ class Worker:
             name, where = f"{target[0].type_name}.{target[1]}", [self._current(target[0]), target[1]]
         request = Request(arguments, (), device=False, handle=self._current)
         self._clock.last_call = f"{name}({request.case})"
-        header = {"verb": "call", "target": where, "arguments": request.tree, "limit": limit}
+        header = {"verb": "call", "target": where, "arguments": request.tree, "limit": limit, "keep": keep}
         answer, payload = self._host.exchange(header, request, limit)
         outputs = request.results(payload)
         if outputs:
@@ -76,6 +78,10 @@ class Worker:
             return Answer(payload[request.size :], self._handle).decode(answer.get("result"))
         except MalformedAnswer as error:
             raise self._host.malformed(str(error)) from None
+
+    def host_memory(self) -> int:
+        """Bytes of memory of its own that the process of the submission's Python holds; mapped files do not count."""
+        return self._host.memory()
 
     def printed(self) -> str:
         """The end of what the code printed since the last `release`."""

@@ -101,6 +101,10 @@ class Connection:
             if self._child is not None and self._child.device is device:
                 device.control.set_mode(counted=False)
 
+    def memory(self) -> int:
+        """Bytes of memory that the process holds, without those of mapped files."""
+        return self._started().memory()
+
     def printed(self) -> str:
         """The end of what the code printed since the last `release`."""
         return tidy(self._child.printed(), self._scrub()).strip() if self._child else ""

@@ -5,9 +5,10 @@ Only a check that ran to its end without any exception has PASSED. What is no Fa
 
 import inspect
 import io
+import tempfile
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,12 @@ class GradingPlugin:
         from grader.oracle.tiny import Tiny
 
         return Tiny.load()
+
+    @pytest.fixture
+    def shared_folder(self) -> Iterator[Path]:
+        """An empty folder whose files the submission may read."""
+        with tempfile.TemporaryDirectory(prefix="pagedlab-") as folder:
+            yield Path(folder)
 
     @pytest.fixture
     def device_kind(self) -> str:

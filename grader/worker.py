@@ -39,6 +39,7 @@ class Submission:
     def __init__(self, engine: Path) -> None:
         import given
         import ml_dtypes  # noqa: F401  # gives NumPy the dtype "bfloat16"
+        import pycuda
         import pycuda.driver as driver
 
         self.engine = engine
@@ -52,7 +53,7 @@ class Submission:
         # A student's `import pycuda.autoinit` joins this context; another one would not see our arrays.
         autoinit = types.ModuleType("pycuda.autoinit")
         autoinit.__dict__.update(device=device, context=context)
-        sys.modules["pycuda.autoinit"] = autoinit
+        sys.modules["pycuda.autoinit"] = pycuda.autoinit = autoinit
         given.configure(engine)
 
     def launch(self, header: Mapping[str, Any], payload: memoryview) -> tuple[dict[str, Any], list[bytes]]:
@@ -84,7 +85,7 @@ class Submission:
         function = self._function(header["target"])
         value = function(*[sent.decode(node) for node in header["arguments"]])
         result = Result(self, header["limit"])
-        tree = result.encode(value)
+        tree = result.keep(value) if header["keep"] else result.encode(value)
         self.driver.Context.synchronize()
         return {"ok": True, "result": tree}, [sent.read_back(), *result.parts]
 
@@ -121,6 +122,8 @@ class Arguments:
             return value
         if kind == "handle":
             return self.submission.objects[value]
+        if kind == "config":
+            return _config(value)
         if kind == "dict":
             return {key: self.decode(entry) for key, entry in value}
         if kind in ("list", "tuple"):
@@ -181,6 +184,10 @@ class Result:
             return {"dict": [[str(key), self.encode(value[key])] for key in value]}
         if isinstance(value, list | tuple):
             return {"list" if isinstance(value, list) else "tuple": [self.encode(entry) for entry in value]}
+        return self.keep(value)
+
+    def keep(self, value: Any) -> dict[str, Any]:
+        """The object stays here."""
         self.submission.objects.append(value)
         return {"handle": [len(self.submission.objects) - 1, type(value).__name__]}
 
@@ -193,6 +200,14 @@ class Result:
             raise ValueError(f"the call returned {self.size} bytes or more; at most {self.limit} are right")
         self.parts.append(array.tobytes())
         return node
+
+
+def _config(fields: dict[str, Any]) -> Any:
+    from given.config import Llama3RopeScaling, LlamaConfig
+
+    scaling = fields["rope_scaling"]
+    fields["rope_scaling"] = scaling and Llama3RopeScaling(**scaling)
+    return LlamaConfig(**{**fields, "eos_token_ids": tuple(fields["eos_token_ids"])})
 
 
 def describe(error: BaseException, engine: Path) -> dict[str, Any]:
