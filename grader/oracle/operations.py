@@ -70,7 +70,7 @@ def rope_frequencies(config: LlamaConfig) -> NDArray[np.float64]:
 
 
 def rope(q: Array, k: Array, cos: Array, sin: Array, positions: Array) -> tuple[Expected, Expected]:
-    """q [T, Hq, D], k [T, Hkv, D] turned by the rows `positions` [T] of the tables [length, D/2]; pairs (i, i + D/2)."""
+    """q [T, Hq, D], k [T, Hkv, D] turned by the rows `positions` [T] of the tables [length, D/2]; pairs i, i + D/2."""
     c, s = _wide(cos)[positions][:, None], _wide(sin)[positions][:, None]
     return _rotated(q, c, s), _rotated(k, c, s)
 
