@@ -151,7 +151,9 @@ class _Rewriter:
         while self._text(end) not in ("", ";", "="):
             end += 1
         if self._text(end) == "=":
-            raise self._error(self.tokens[end], "a __shared__ variable cannot have an initialiser: write it in the kernel")
+            raise self._error(
+                self.tokens[end], "a __shared__ variable cannot have an initialiser: write it in the kernel"
+            )
         words = [token.text for token in self.tokens[begin:at]]
         if "extern" in words:
             self._dynamic_shared(begin, end)

@@ -88,14 +88,14 @@ def _is_gcc() -> bool:
 
 @functools.cache
 def _machine_flags() -> tuple[str, ...]:
-    """Instructions of every x86 processor of the last ten years, unless this one lacks them."""
+    """Instructions of every x86 processor of the last ten years, unless this one lacks them; no guards of jumps."""
     if platform.machine() not in ("x86_64", "AMD64"):
-        return ()
+        return ("-mbranch-protection=none",)
     try:
         known = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
     except OSError:
         known = []
-    return ("-march=x86-64-v3",) if {"avx2", "fma", "bmi2"} <= set(known) else ()
+    return ("-fcf-protection=none", *(("-march=x86-64-v3",) if {"avx2", "fma", "bmi2"} <= set(known) else ()))
 
 
 @functools.cache
@@ -117,7 +117,7 @@ def _key(*parts: str) -> str:
 
 def runtime_library() -> Path:
     """The shared object of the runtime, compiled at first use."""
-    flags = [*_COMMON, *_machine_flags(), "-O3", "-ftls-model=initial-exec", "-pthread"]
+    flags = [*_COMMON, *_machine_flags(), "-O3", "-ftls-model=initial-exec", "-fno-semantic-interposition", "-Wl,-Bsymbolic-functions", "-pthread"]
     path = CACHE / f"runtime-{_key(*flags)}.so"
     if not path.exists():
         sources = [str(source) for source in sorted(RUNTIME.glob("*.cpp"))]
@@ -225,7 +225,9 @@ def _symbols(path: Path, kernels: Sequence[str]) -> dict[str, Any]:
         "shared": {kernel: sum(size for n, size in sizes.items() if owners[n] in (kernel, None)) for kernel in kernels},
         "shared_bytes": max((value + size for value, size in shared.values()), default=0),
         "shared_anchor": anchor,
-        "globals": {n: (value, size) for n, kind, section, value, size in symbols if section == index and kind == "OBJECT"},
+        "globals": {
+            n: (value, size) for n, kind, section, value, size in symbols if section == index and kind == "OBJECT"
+        },
         "globals_extent": [int(number, 16) for number in sections[0][1:]] if sections else [0, 0],
     }
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cstdio>
 #include <string.h>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -37,4 +38,5 @@
 #include "emulated/warps.h"
 #include "emulated/memory.h"
 #include "emulated/math.h"
+#include "emulated/memory.h"
 #include "emulated/entry.h"

@@ -27,14 +27,15 @@ unsigned next_bit(unsigned mask, unsigned position) {
 
 }  // namespace
 
+__thread Block* running_block;
+
 Block& this_block() {
     // Lives as long as its thread, which is as long as the process.
-    static __thread Block* block = nullptr;
-    if (block == nullptr) block = new Block;
-    return *block;
+    if (running_block == nullptr) running_block = new Block;
+    return *running_block;
 }
 
-static void enter_fiber() { this_block().fiber_loop(); }
+static void enter_fiber() { running_block->fiber_loop(); }
 
 Block::Block() : pool_(enter_fiber) {
     // Where kernels end, so that running past the end of shared memory is a fault.
@@ -48,9 +49,8 @@ void Block::run(Launch& launch, uint64_t index) {
     current_ = WARP - 1;
     const int first = next_ready();
     fiber_ = pool_.take();
-    current_ = static_cast<unsigned>(first);
-    thread_index = index_[first];
-    pagedlab_switch(&scheduler_, fiber_->stack_pointer);
+    enter(static_cast<unsigned>(first));
+    switch_stack(&scheduler_, fiber_->stack_pointer);
     if (alive_ > 0) pool_.reset();
     launch_ = nullptr;
 }
@@ -77,7 +77,7 @@ void Block::prepare(Launch& launch, uint64_t index) {
         warps_[w].alive = warps_[w].ready = lanes;
         warps_[w].at_barrier = warps_[w].num_meetings = 0;
     }
-    for (unsigned t = 0; t < num_threads_; t++) threads_[t].fiber = nullptr;
+    for (unsigned t = 0; t < num_threads_; t++) threads_[t].stack_pointer = nullptr;
 }
 
 void Block::number_threads(dim3 block) {
@@ -92,7 +92,7 @@ void Block::number_threads(dim3 block) {
 
 // The thread to run next, taken off the ready ones; −1 when all wait or have returned. Lanes of the same warp first:
 // they meet the soonest, and their stacks are in the cache.
-int Block::next_ready() {
+inline int Block::next_ready() {
     if (ready_warps_ == 0) return -1;
     unsigned w = current_ / WARP, lane = current_ % WARP;
     if (!(ready_warps_ >> w & 1)) {
@@ -113,29 +113,38 @@ void Block::fiber_loop() {
         const int next = next_ready();
         if (next < 0 && alive_ > 0) fail(LAUNCH_FAILED, who_waits());
         Fiber* self = fiber_;
+        void* to = scheduler_;
         if (next >= 0) {
-            current_ = static_cast<unsigned>(next);
-            thread_index = index_[next];
-            if (threads_[next].fiber == nullptr) continue;  // not started yet: run it here
+            enter(static_cast<unsigned>(next));
+            if (threads_[next].stack_pointer == nullptr) continue;  // not started yet: run it here
+            to = threads_[next].stack_pointer;
             fiber_ = threads_[next].fiber;
         }
         pool_.give_back(self);
-        pagedlab_switch(&self->stack_pointer, next < 0 ? scheduler_ : fiber_->stack_pointer);
+        switch_stack(&self->stack_pointer, to);
     }
 }
 
-void Block::wait(Waiting what, int line) {
-    Thread& thread = threads_[current_];
-    thread.waiting = what;
-    thread.line = line;
-    thread.fiber = fiber_;
+inline void Block::enter(unsigned thread) {
+    current_ = thread;
+    thread_index = index_[thread];
+}
+
+inline void Block::wait(int line) {
     const int next = next_ready();
-    if (next < 0) fail(LAUNCH_FAILED, who_waits());
-    Fiber* self = fiber_;
-    current_ = static_cast<unsigned>(next);
-    thread_index = index_[next];
-    fiber_ = threads_[next].fiber ? threads_[next].fiber : pool_.take();
-    pagedlab_switch(&self->stack_pointer, fiber_->stack_pointer);
+    if (next < 0) fail_deadlocked(line);
+    Thread& self = threads_[current_];
+    self.line = line;
+    self.fiber = fiber_;
+    enter(static_cast<unsigned>(next));
+    void* to = threads_[next].stack_pointer;
+    if (to != nullptr) {
+        fiber_ = threads_[next].fiber;
+    } else {
+        fiber_ = pool_.take();
+        to = fiber_->stack_pointer;
+    }
+    switch_stack(&self.stack_pointer, to);
 }
 
 void Block::finish_thread() {
@@ -156,7 +165,7 @@ Votes Block::barrier(int predicate, int line) {
         open_barrier();
     } else {
         warps_[current_ / WARP].at_barrier |= 1u << current_ % WARP;
-        wait(Waiting::BARRIER, line);
+        wait(line);
     }
     return votes_;
 }
@@ -207,7 +216,7 @@ uint64_t Block::meet(unsigned mask, int operation, int line) {
     if (completes(warp, warp.meetings[i])) {
         complete(warp, i);
     } else {
-        wait(Waiting::COLLECTIVE, line);
+        wait(line);
     }
     return threads_[current_].result;
 }
@@ -226,3 +235,21 @@ void Block::complete(Warp& warp, unsigned position) {
 }
 
 }  // namespace pagedlab
+
+using namespace pagedlab;
+
+extern "C" {
+
+Votes pagedlab_barrier(int predicate, int line) { return running_block->barrier(predicate, line); }
+
+unsigned long long pagedlab_shuffle(unsigned mask, unsigned long long bits, int operation, int operand, int width,
+                                    int line) {
+    return running_block->shuffle(mask, bits, operation, operand, width, line);
+}
+
+unsigned long long pagedlab_collective(unsigned mask, unsigned long long bits, int operation, int line) {
+    return running_block->collective(mask, bits, operation, line);
+}
+
+unsigned pagedlab_active_mask() { return running_block->active_mask(); }
+}

@@ -16,15 +16,13 @@ extern __thread char* dynamic_shared asm("pagedlab_dynamic_shared");
 constexpr unsigned WARP = 32, MAX_WARPS = 32, MAX_THREADS = 1024;
 constexpr unsigned FULL_MASK = 0xffffffffu;
 
-enum class Waiting : uint8_t { NOT, BARRIER, COLLECTIVE };
-
 struct Thread {
-    Fiber* fiber;     // while it waits; none before it starts
-    Waiting waiting;  // for what
-    int line;         // where in the source
-    // Of warp collectives: what it brought, the lane that a shuffle reads, what it got.
-    uint64_t value, result;
+    void* stack_pointer;  // where it goes on; null before it starts
+    Fiber* fiber;         // while it waits
+    int line;             // of the source, where it waits
+    // Of warp collectives: the lane that a shuffle reads, what it brought, what it got.
     int source_lane;
+    uint64_t value, result;
 };
 
 // Lanes of one warp that meet in one collective operation; complete when no lane of the mask is missing that still runs.
@@ -63,7 +61,8 @@ class Block {
   private:
     void prepare(Launch& launch, uint64_t index);
     void number_threads(dim3 block);
-    void wait(Waiting what, int line);
+    void enter(unsigned thread);
+    void wait(int line);
     int next_ready();
     void finish_thread();
     void open_barrier();
@@ -71,6 +70,7 @@ class Block {
     static bool completes(const Warp& warp, const Meeting& meeting);
     void complete(Warp& warp, unsigned position);
     static void combine(const Meeting& meeting, Thread* lanes);
+    [[noreturn]] void fail_deadlocked(int line);
     std::string who_waits() const;
 
     Launch* launch_ = nullptr;
@@ -90,6 +90,7 @@ class Block {
     char* dynamic_shared_;
 };
 
+extern __thread Block* running_block;  // of this OS thread
 Block& this_block();
 
 }  // namespace pagedlab

@@ -1,4 +1,4 @@
-// The switch ends in an indirect jump: a `ret` to another stack would always be mispredicted.
+// The stacks that fibers run on.
 #include "fiber.h"
 
 #include <sys/mman.h>
@@ -7,41 +7,14 @@
 #include <cstdint>
 #include <new>
 
-#ifdef __APPLE__
-#define SYMBOL "_pagedlab_switch"
-#else
-#define SYMBOL "pagedlab_switch"
-#endif
-
-#if defined(__x86_64__)
-constexpr size_t SAVED_WORDS = 8, ENTRY_WORD = 6;  // six registers, the entry, where the entry would return to
-asm(".text\n.globl " SYMBOL "\n.p2align 4\n" SYMBOL
-    ":\n"
-    "pushq %rbp\n pushq %rbx\n pushq %r12\n pushq %r13\n pushq %r14\n pushq %r15\n"
-    "movq %rsp, (%rdi)\n"
-    "movq %rsi, %rsp\n"
-    "popq %r15\n popq %r14\n popq %r13\n popq %r12\n popq %rbx\n popq %rbp\n"
-    "popq %rax\n"
-    "jmp *%rax\n");
-#elif defined(__aarch64__)
-constexpr size_t SAVED_WORDS = 20, ENTRY_WORD = 19;  // x19 … x28, d8 … d15, x29, x30
-asm(".text\n.globl " SYMBOL "\n.p2align 4\n" SYMBOL
-    ":\n"
-    "sub sp, sp, #160\n"
-    "stp x19, x20, [sp]\n stp x21, x22, [sp, #16]\n stp x23, x24, [sp, #32]\n stp x25, x26, [sp, #48]\n"
-    "stp x27, x28, [sp, #64]\n stp d8, d9, [sp, #80]\n stp d10, d11, [sp, #96]\n stp d12, d13, [sp, #112]\n"
-    "stp d14, d15, [sp, #128]\n stp x29, x30, [sp, #144]\n"
-    "mov x9, sp\n str x9, [x0]\n mov sp, x1\n"
-    "ldp x19, x20, [sp]\n ldp x21, x22, [sp, #16]\n ldp x23, x24, [sp, #32]\n ldp x25, x26, [sp, #48]\n"
-    "ldp x27, x28, [sp, #64]\n ldp d8, d9, [sp, #80]\n ldp d10, d11, [sp, #96]\n ldp d12, d13, [sp, #112]\n"
-    "ldp d14, d15, [sp, #128]\n ldp x29, x9, [sp, #144]\n"
-    "add sp, sp, #160\n"
-    "br x9\n");
-#else
-#error "The emulator runs on x86-64 and arm64."
-#endif
-
 namespace pagedlab {
+
+// What switch_stack finds at the stack pointer of a fiber that has not run: where to go on.
+#if defined(__x86_64__)
+constexpr size_t SAVED_WORDS = 2, ENTRY_WORD = 0;
+#else
+constexpr size_t SAVED_WORDS = 20, ENTRY_WORD = 2;
+#endif
 
 Fiber* FiberPool::take() {
     if (!free_.empty()) {

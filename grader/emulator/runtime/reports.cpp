@@ -33,8 +33,13 @@ void Launch::fail(int error, const std::string& what) {
 void Block::fail(int code, const std::string& what) {
     launch_->fail(code, what);
     void* dropped;
-    pagedlab_switch(&dropped, scheduler_);
+    switch_stack(&dropped, scheduler_);
     __builtin_unreachable();
+}
+
+void Block::fail_deadlocked(int line) {
+    threads_[current_].line = line;
+    fail(LAUNCH_FAILED, who_waits());
 }
 
 std::string Block::position() const {
@@ -71,27 +76,12 @@ using namespace pagedlab;
 
 extern "C" {
 
-Votes pagedlab_barrier(int predicate, int line) { return this_block().barrier(predicate, line); }
-
-unsigned long long pagedlab_shuffle(unsigned mask, unsigned long long bits, int operation, int operand, int width,
-                                    int line) {
-    return this_block().shuffle(mask, bits, operation, operand, width, line);
-}
-
-unsigned long long pagedlab_collective(unsigned mask, unsigned long long bits, int operation, int line) {
-    return this_block().collective(mask, bits, operation, line);
-}
-
-unsigned pagedlab_active_mask() { return this_block().active_mask(); }
-
 void pagedlab_trap(int line) {
-    Block& block = this_block();
-    block.fail(LAUNCH_FAILED, block.position() + ": __trap() in line " + std::to_string(line));
+    running_block->fail(LAUNCH_FAILED, running_block->position() + ": __trap() in line " + std::to_string(line));
 }
 
 void pagedlab_assert_failed(const char* expression, const char* file, int line) {
-    Block& block = this_block();
-    block.fail(ASSERT, block.position() + ": " + file + ":" + std::to_string(line) + ": assertion `" + expression +
+    running_block->fail(ASSERT, running_block->position() + ": " + file + ":" + std::to_string(line) + ": assertion `" + expression +
                            "` failed");
 }
 

@@ -45,6 +45,7 @@ unsigned long long pagedlab_shuffle(unsigned mask, unsigned long long bits, int 
                                     int width, int line);
 unsigned long long pagedlab_collective(unsigned mask, unsigned long long bits, int operation, int line);
 unsigned pagedlab_active_mask();
+void pagedlab_count_atomic(const void* address, unsigned long size, const void* site);
 [[noreturn]] void pagedlab_trap(int line);
 [[noreturn]] void pagedlab_assert_failed(const char* expression, const char* file, int line);
 int pagedlab_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));
