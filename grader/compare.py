@@ -65,6 +65,12 @@ def bf16_allowed(reference: ArrayLike, terms_sum: ArrayLike, roundings: int = 1)
     return roundings * ulp_bf16(reference) + 2.0**-18 * np.asarray(terms_sum, np.float64) + 2.0**-100
 
 
+def float32_allowed(reference: ArrayLike, terms_sum: ArrayLike) -> Values:
+    """One operation stored as float32, as logits are: ulp_float32(reference) + 2^-18 · Σ|terms| + 2^-100."""
+    spacing = np.spacing(np.abs(np.asarray(reference, np.float64)).astype(np.float32)).astype(np.float64)
+    return spacing + 2.0**-18 * np.asarray(terms_sum, np.float64) + 2.0**-100
+
+
 def attention_allowed(reference: ArrayLike, value_terms: ArrayLike, score_terms: ArrayLike) -> Values:
     """Attention stored as bf16: the rule of one operation, and room for the scores' and the probabilities' rounding.
 

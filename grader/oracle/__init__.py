@@ -1,4 +1,8 @@
-"""What every operation and the whole model must compute: NumPy references, independent of the engine under test."""
+"""What the right answers are: one reference per operation here, the whole model in `grader.oracle.model`.
+
+Each function takes an operation's inputs (bf16 where the contract says so) and returns `Expected`: float64 results with
+the error that the contract allows each of them.
+"""
 
 from grader.oracle.operations import (
     argmax,
