@@ -46,7 +46,7 @@ SUITES = (
     Suite("references", 300, ("tests/references/test_transformers.py",), slow=True),
     Suite("all seeds", 1200, ("tests/kit/test_solutions.py", "tests/kit/test_mutants.py"), True, {"PAGEDLAB_ALL": "1"}),
     Suite("calibration", 600, ("tests/kit/test_calibration.py",), slow=True),
-    Suite("gpu report", 5, ("tests/gpu/test_report.py",), slow=True),
+    Suite("gpu report", 5, ("tests/gpu/test_agreement.py",), slow=True),
 )
 
 
