@@ -19,6 +19,7 @@ from grader.client import Worker
 from grader.compare import Failure
 from grader.connection import Clock, WorkerFault
 from grader.manifest import Check, ManifestError, join_names
+from grader.oracle.references import ReferenceFileError, ReferenceModel, load_references
 from grader.report.results import Plan, Record
 from grader.stubs import Stub
 
@@ -139,10 +140,12 @@ class GradingPlugin:
         return self._generator(_check_id(request.node))
 
     @pytest.fixture(scope="session")
-    def tiny(self) -> Any:
-        from grader.oracle.tiny import Tiny
-
-        return Tiny.load()
+    def tiny(self) -> ReferenceModel:
+        try:
+            return load_references()
+        except ReferenceFileError as error:
+            self.faults.append(f"{error}\n")
+            raise Failure("NOT_RUN", f"{error}.") from None
 
     @pytest.fixture
     def shared_folder(self) -> Iterator[Path]:
