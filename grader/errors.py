@@ -12,6 +12,8 @@ _DEVICE_ERRORS = (
     ("illegal memory access", "OUT_OF_BOUNDS", "The kernel read or wrote an address outside of its arrays."),
     ("misaligned address", "MISALIGNED_ACCESS", "A vector access of the kernel was at no multiple of its size."),
     ("device-side assert", "RUNTIME_ERROR", "An assert in the kernel failed."),
+    ("unspecified launch failure", "CRASHED", "The kernel was aborted."),
+    ("emulated GPU stopped", "CRASHED", "A kernel crashed the emulated GPU."),
 )  # fmt: skip
 _NOT_FOUND = re.compile(r"No module named 'engine(?:\.(\w+))?'")
 

@@ -6,6 +6,7 @@ socket; everything that it prints is read, bounded and kept apart from its answe
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -29,6 +30,9 @@ KEPT_OUTPUT = 4096
 
 PASSED_ON = ("PATH", "CXX", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_VISIBLE_DEVICES")
 """Environment variables of ours that a worker gets; it sees no other."""
+
+_CLEAN_UP_WARNING = re.compile(r"PyCUDA WARNING: a clean-up operation failed.*\n.*\n?")
+"""What PyCUDA prints for every array that outlives a failed kernel."""
 
 
 class Output:
@@ -118,7 +122,7 @@ class Child:
     def printed(self) -> str:
         """The end of what worker and device process printed since `forget_printed`."""
         text = self.device.printed() if self.device is not None else ""
-        return self._output.text() + text.removeprefix(self._printed_before)
+        return _CLEAN_UP_WARNING.sub("", self._output.text()) + text.removeprefix(self._printed_before)
 
     def forget_printed(self) -> None:
         self._output.tail = b""
