@@ -1,159 +1,267 @@
-"""Train the `tiny` model: a Llama of 3.8 M parameters that writes recognisable lines of Shakespeare.
+"""Train the `tiny` model: a Llama of 3.8 million parameters that writes lines of a play.
 
     python reference_outputs/train_tiny.py --corpus tinyshakespeare.txt --out reference_outputs/tiny/model
 
-Needs the extra `reference` and, to finish in minutes, a GPU. Writes config.json, generation_config.json, tokenizer.json
-and model.safetensors (bf16). The corpus is public-domain text; README.md beside this file states its origin.
+The corpus is plain text whose speeches are parted by blank lines. Writes config.json, generation_config.json,
+model.safetensors (bf16), tokenizer.json, tokenizer_config.json and training.json (how it was trained). Takes a minute
+or two on a GPU. A GPU's sums are not the same twice: training again gives another model, and everything that
+build.py derives from it must then be rebuilt.
 """
 
 import argparse
+import hashlib
 import json
 import math
-import time
+import platform
+import random
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import safetensors.torch
+import tokenizers
 import torch
-from safetensors.torch import save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM
+import transformers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-SEED = 1
+SEED = 20
+HELD_OUT = 0.05
+"""The share of speeches, at the corpus's end, that measures the loss and is never trained on."""
+
+BEGIN = "<|begin_of_text|>"
+ENDS = ("<|end_of_text|>", "<|eot_id|>")
+"""A document ends with one or the other, so that an engine that stops at one of them only is soon found out."""
+SPECIAL = (BEGIN, ENDS[0], "<|eom_id|>", ENDS[1])
+MEAN_SPEECHES = 6
+"""Speeches in a document, on average."""
+
 VOCABULARY = 1024
-SPECIAL = ["<|begin_of_text|>", "<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"]
-END_IDS = [1, 2, 3]
-CONTEXT = 384
-"""Tokens of a training row: past the 128 from which the scaling of RoPE acts, and past position 256."""
-BATCH = 64
-PEAK_RATE = 2e-3
-WARM_UP = 200
-DROPPED = 0.1
-"""Share of the hidden state that is dropped before the head, against learning the small corpus by heart."""
+CONFIG: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 288,
+    "intermediate_size": 768,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 12,
+    "num_key_value_heads": 4,
+    "head_dim": 24,
+    "vocab_size": VOCABULARY,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 500000.0,
+    # Wavelengths of the 12 pairs: 6, 19, 56, 167, 498 …: two stay, the third is blended, the others are stretched.
+    "rope_scaling": {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 128,
+    },
+    "max_position_embeddings": 1024,
+    "tie_word_embeddings": True,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "initializer_range": 0.02,
+    "bos_token_id": VOCABULARY - len(SPECIAL),
+    "eos_token_id": [VOCABULARY - 3, VOCABULARY - 2, VOCABULARY - 1],
+    "torch_dtype": "bfloat16",
+}
+
+LEARNING_RATE = 2e-3
+WARMUP = 100
+WEIGHT_DECAY = 0.1
+DROPOUT = 0.15
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=800)
-    parser.add_argument("--batch", type=int, default=BATCH)
-    arguments = parser.parse_args()
+    parser.add_argument("--corpus", type=Path, required=True, help="plain text, speeches parted by blank lines")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write the model into")
+    parser.add_argument("--steps", type=int, default=2500)
+    parser.add_argument("--batch", type=int, default=32, help="rows a step")
+    parser.add_argument("--length", type=int, default=CONFIG["max_position_embeddings"], help="tokens a row")
+    options = parser.parse_args()
+
     torch.manual_seed(SEED)
-    text = arguments.corpus.read_text(encoding="utf-8")
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    tokenizer = train_tokenizer(text)
-    tokenizer.save(str(arguments.out / "tokenizer.json"))
-    ids = torch.tensor(tokenizer.encode(text, add_special_tokens=False).ids)
-    split = len(ids) * 95 // 100
+    text = options.corpus.read_text(encoding="utf-8")
+    speeches = [f"{speech.strip()}\n\n" for speech in text.split("\n\n") if speech.strip()]
+    held_out = round(HELD_OUT * len(speeches))
+    tokenizer = train_tokenizer(speeches)
+    ids = [encoding.ids for encoding in tokenizer.encode_batch(speeches, add_special_tokens=False)]
+    print(f"{len(speeches)} speeches, {len(text)} characters, {sum(map(len, ids))} tokens")
+
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = LlamaForCausalLM(tiny_config()).to(device)
-    train(model, ids[:split].to(device), arguments.steps, arguments.batch)
-    model = model.to(torch.bfloat16)
-    print(f"loss on held-out text, in bf16: {held_out_loss(model, ids[split:].to(device)):.3f}")
-    print(sample(model, tokenizer))
-    save(model, arguments.out)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**CONFIG)).to(device)
+    batches = Batches(ids[:-held_out], options.batch, options.length, SEED)
+    validation = list(Batches(ids[-held_out:], 8, options.length, SEED).take(4))
+    history = train(model, batches, validation, options.steps)
+
+    weights = {name: weight.to(torch.bfloat16).cpu() for name, weight in unique_weights(model).items()}
+    model.load_state_dict({name: weight.float() for name, weight in weights.items()}, strict=False)
+    losses = {"validation_loss": min(history), "validation_loss_of_bf16_weights": loss_of(model, validation)}
+    print(losses)
+    save(options.out, tokenizer, weights)
+    record = describe(options, text, losses)
+    (options.out / "training.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    print(write_lines(model, tokenizer, "ROMEO:\n"))
 
 
-def train_tokenizer(text: str) -> Tokenizer:
-    """Byte-level BPE, so that every byte string has a spelling."""
+def train_tokenizer(speeches: list[str]) -> Tokenizer:
+    """Byte-level BPE; words and punctuation keep the space before them, every other white space stands alone."""
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    split = pre_tokenizers.Split(Regex(r" ?\w+| ?[^\s\w]+|\s"), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(False, use_regex=False)])
     tokenizer.decoder = decoders.ByteLevel()
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    trainer = trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=SPECIAL, initial_alphabet=alphabet)
-    tokenizer.train_from_iterator([text], trainer)
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY - len(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(speeches, trainer)
+    tokenizer.add_special_tokens(list(SPECIAL))
+    begin = (BEGIN, tokenizer.token_to_id(BEGIN))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BEGIN} $A", pair=f"{BEGIN} $A {BEGIN} $B", special_tokens=[begin]
+    )
+    if tokenizer.get_vocab_size() != VOCABULARY or begin[1] != CONFIG["bos_token_id"]:
+        raise SystemExit(f"the corpus gives a vocabulary of {tokenizer.get_vocab_size()} tokens, not {VOCABULARY}")
     return tokenizer
 
 
-def tiny_config() -> LlamaConfig:
-    """Group size 3 differs from the 4 key/value heads; wavelengths above 128 positions are scaled, so from there on."""
-    return LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=288,
-        intermediate_size=768,
-        num_hidden_layers=4,
-        num_attention_heads=12,
-        num_key_value_heads=4,
-        head_dim=24,
-        max_position_embeddings=2048,
-        rms_norm_eps=1e-5,
-        tie_word_embeddings=True,
-        bos_token_id=0,
-        eos_token_id=END_IDS,
-        rope_parameters={
-            "rope_type": "llama3",
-            "rope_theta": 500000.0,
-            "factor": 8.0,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
-            "original_max_position_embeddings": 128,
-        },
-    )
+class Batches:
+    """Endless batches of token ids [rows, length]: documents of consecutive speeches, one after the other."""
+
+    def __init__(self, speeches: list[list[int]], rows: int, length: int, seed: int) -> None:
+        self.speeches = speeches
+        self.rows = rows
+        self.length = length
+        self.random = random.Random(seed)
+
+    def take(self, count: int) -> Iterator[torch.Tensor]:
+        for _ in range(count):
+            yield torch.tensor([self._row() for _ in range(self.rows)])
+
+    def _row(self) -> list[int]:
+        row: list[int] = []
+        while len(row) < self.length:
+            row += self._document()
+        return row[: self.length]
+
+    def _document(self) -> list[int]:
+        begin, ends = CONFIG["bos_token_id"], (CONFIG["eos_token_id"][0], CONFIG["eos_token_id"][-1])
+        first = self.random.randrange(len(self.speeches))
+        count = 1 + int(self.random.expovariate(1 / MEAN_SPEECHES))
+        inner = [token for speech in self.speeches[first : first + count] for token in speech]
+        return [begin, *inner, self.random.choice(ends)]
 
 
-def train(model: LlamaForCausalLM, ids: torch.Tensor, steps: int, batch: int) -> None:
-    """AdamW over random rows of the corpus, each after the begin-of-text id; float32 weights under bf16 autocast."""
-    decayed = [p for p in model.parameters() if p.ndim == 2]
-    others = [p for p in model.parameters() if p.ndim != 2]
-    groups = [{"params": decayed, "weight_decay": 0.3}, {"params": others, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=PEAK_RATE, betas=(0.9, 0.95))
-    generator = torch.Generator().manual_seed(SEED)
-    start = time.monotonic()
-    for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, steps)
-        loss = loss_of(model, random_rows(ids, batch, generator), DROPPED)
+def train(
+    model: transformers.LlamaForCausalLM, batches: Batches, validation: list[torch.Tensor], steps: int
+) -> list[float]:
+    """Train in place, leave the weights of the lowest validation loss in the model, return all of these losses."""
+    matrices = [parameter for parameter in model.parameters() if parameter.ndim == 2]
+    norms = [parameter for parameter in model.parameters() if parameter.ndim < 2]
+    groups = [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": norms, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=(0.9, 0.95))
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(step, steps))
+    add_dropout(model)
+    history: list[float] = []
+    best = unique_weights(model)
+    for step, ids in enumerate(batches.take(steps), start=1):
+        model.train()
+        loss = next_token_loss(model, ids)
+        optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        optimizer.zero_grad()
-        if step % 100 == 0 or step == steps - 1:
-            print(f"step {step}: loss {loss.item():.3f}, {time.monotonic() - start:.0f} s", flush=True)
+        schedule.step()
+        if step % 100 == 0 or step == steps:
+            history.append(loss_of(model, validation))
+            print(f"step {step}: training loss {loss.item():.4f}, validation loss {history[-1]:.4f}", flush=True)
+            if history[-1] == min(history):
+                best = {name: weight.clone() for name, weight in unique_weights(model).items()}
+    model.load_state_dict(best, strict=False)
+    return history
 
 
-def learning_rate(step: int, steps: int) -> float:
-    """Linear warm-up, then half a cosine to a tenth of the peak."""
-    if step < WARM_UP:
-        return PEAK_RATE * (step + 1) / WARM_UP
-    return PEAK_RATE * (0.55 + 0.45 * math.cos(math.pi * (step - WARM_UP) / max(1, steps - WARM_UP)))
+def learning_rate_factor(step: int, steps: int) -> float:
+    """Linear rise, then a cosine down to a tenth."""
+    if step < WARMUP:
+        return (step + 1) / WARMUP
+    return 0.1 + 0.45 * (1 + math.cos(math.pi * (step - WARMUP) / max(1, steps - WARMUP)))
 
 
-def random_rows(ids: torch.Tensor, batch: int, generator: torch.Generator) -> torch.Tensor:
-    """[batch, CONTEXT + 1]: rows of the corpus from random places; half of them begin with the begin-of-text id."""
-    starts = torch.randint(len(ids) - CONTEXT, (batch,), generator=generator)
-    rows = torch.stack([ids[start : start + CONTEXT + 1] for start in starts.tolist()])
-    rows[: batch // 2, 0] = 0
-    return rows
+def add_dropout(model: transformers.LlamaForCausalLM) -> None:
+    """Drop out what each layer adds to the residual stream, in training mode only; the saved model has none of it."""
+
+    def drop(module: torch.nn.Module, _: Any, output: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.dropout(output, DROPOUT, module.training)
+
+    for layer in model.model.layers:
+        layer.self_attn.o_proj.register_forward_hook(drop)
+        layer.mlp.down_proj.register_forward_hook(drop)
+    model.model.embed_tokens.register_forward_hook(drop)
 
 
-def loss_of(model: LlamaForCausalLM, rows: torch.Tensor, dropped: float) -> torch.Tensor:
-    with torch.autocast(rows.device.type, dtype=torch.bfloat16):
-        hidden = model.model(rows[:, :-1], use_cache=False).last_hidden_state
-        hidden = torch.nn.functional.dropout(hidden, dropped)
-        logits = model.lm_head(hidden)
-    return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), rows[:, 1:].flatten())
+def next_token_loss(model: transformers.LlamaForCausalLM, ids: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy of each token given those before it."""
+    ids = ids.to(model.device)
+    with torch.autocast(model.device.type, torch.bfloat16):
+        logits = model(ids[:, :-1], use_cache=False).logits
+    return torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), ids[:, 1:].flatten())
 
 
 @torch.no_grad()
-def held_out_loss(model: LlamaForCausalLM, ids: torch.Tensor) -> float:
-    rows = random_rows(ids, 64, torch.Generator().manual_seed(0))
-    return float(loss_of(model, rows, 0.0))
+def loss_of(model: transformers.LlamaForCausalLM, batches: list[torch.Tensor]) -> float:
+    model.eval()
+    return sum(next_token_loss(model, ids).item() for ids in batches) / len(batches)
 
 
-def sample(model: LlamaForCausalLM, tokenizer: Tokenizer) -> str:
-    """What the model writes greedily after a beginning."""
-    prompt = [0, *tokenizer.encode("ROMEO:\n").ids]
-    ids = torch.tensor([prompt], device=model.device)
-    return tokenizer.decode(model.generate(ids, max_new_tokens=80, do_sample=False, pad_token_id=0)[0].tolist())
+def unique_weights(model: transformers.LlamaForCausalLM) -> dict[str, torch.Tensor]:
+    """The parameters by name; the head, which is the embedding, is left out."""
+    return {name: weight.detach() for name, weight in model.named_parameters() if name != "lm_head.weight"}
 
 
-def save(model: LlamaForCausalLM, folder: Path) -> None:
-    """Weights under Hugging Face's names, without the tied head; both configurations."""
-    weights = {n: w.contiguous().cpu() for n, w in model.state_dict().items() if n != "lm_head.weight"}
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    model.config.dtype = torch.bfloat16
-    model.config.save_pretrained(folder)
-    generation = {"bos_token_id": 0, "eos_token_id": END_IDS, "do_sample": False}
-    (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")
+def save(folder: Path, tokenizer: Tokenizer, weights: dict[str, torch.Tensor]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    safetensors.torch.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    tokenizer.save(str(folder / "tokenizer.json"))
+    generation = {"bos_token_id": CONFIG["bos_token_id"], "eos_token_id": CONFIG["eos_token_id"]}
+    tokenizer_config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": BEGIN,
+        "eos_token": ENDS[0],
+        "model_max_length": CONFIG["max_position_embeddings"],
+        "clean_up_tokenization_spaces": False,
+    }
+    for name, content in (
+        ("config.json", CONFIG),
+        ("generation_config.json", generation),
+        ("tokenizer_config.json", tokenizer_config),
+    ):
+        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def describe(options: argparse.Namespace, text: str, losses: dict[str, float]) -> dict[str, Any]:
+    packages = (torch, transformers, tokenizers, safetensors)
+    return {
+        "corpus_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        "seed": SEED,
+        "steps": options.steps,
+        "batch": options.batch,
+        "length": options.length,
+        **losses,
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine(),
+        "versions": {package.__name__: package.__version__ for package in packages},
+    }
+
+
+@torch.no_grad()
+def write_lines(model: transformers.LlamaForCausalLM, tokenizer: Tokenizer, prompt: str) -> str:
+    """What the model goes on to write after the prompt, sampled."""
+    ids = torch.tensor([tokenizer.encode(prompt).ids], device=model.device)
+    output = model.generate(ids, max_new_tokens=200, do_sample=True, temperature=0.7, pad_token_id=0)
+    return tokenizer.decode(output[0].tolist(), skip_special_tokens=False)
 
 
 if __name__ == "__main__":
