@@ -76,7 +76,10 @@ def gemm_ex(
             found = f"a {type(array).__name__} of dtype {getattr(array, 'dtype', 'none')}"
             raise TypeError(f"gemm_ex: {name} is {found}, wanted a GPUArray of {' or '.join(map(str, allowed))}")
     if emulated_cublas is not None:
-        emulated_cublas.gemm_ex(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream)
+        try:
+            emulated_cublas.gemm_ex(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream)
+        except emulated_cublas.CublasError as error:
+            raise CublasError(str(error)) from None
         return
     from pycuda.driver import Context
 
