@@ -12,8 +12,8 @@ byte at `pointer - base` in the shared file, after a `sync` that waits for outst
 the order of their arrival. An ERROR is {"code": int, "name": "CUDA_ERROR_…", "text": CUDA's sentence, "detail": ours}.
 
 Client's requests, each with one answer:
-    {"verb": "hello"} → {"base", "arena", "capacity", "name": str, "compute_capability": [8, 6], "attributes": {NAME: int}}
-        NAME as in pycuda.driver.device_attribute, e.g. MAX_THREADS_PER_BLOCK
+    {"verb": "hello"} → {"base", "arena", "capacity", "name": str, "compute_capability": [8, 6],
+        "attributes": {NAME: int}}, NAME as in pycuda.driver.device_attribute, e.g. MAX_THREADS_PER_BLOCK
     {"verb": "alloc", "bytes"} → {"ptr"} | {"error": ERROR}          (1 for 0 bytes, 2 out of memory)
     {"verb": "memory"} → {"free", "total"} in bytes
     {"verb": "compile", "source": str, "options": [str], "include_dirs": [str]} → {"module": int, "kernels": {NAME:
@@ -39,7 +39,7 @@ One way, without an answer; what goes wrong is reported by the next sync:
 
 Parent's requests on the control socket, each with one answer; at times when no work is outstanding:
     {"verb": "set_mode", "empty": bool, "counted": bool, "order_seed": int} → {}    absent keys keep their value
-    {"verb": "counters"} → {"launches": [fields of grader.counters.Counters]}       of counted launches since the last call
+    {"verb": "counters"} → {"launches": [fields of grader.counters.Counters]}       of those counted since the last call
     {"verb": "statistics"} → {"launches": int, "used": bytes, "peak": bytes}        since the start
 A kernel that crashes this process makes it send {"crash": "kernel …, block (…), thread (…), address …"} on the control
 socket before it ends.
@@ -50,10 +50,9 @@ import select
 import socket
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 
-from grader.emulator.native import MAX_DETAIL, LoadedModule, Runtime
+from grader.emulator.native import MAX_DETAIL, Counters, Gemm, LoadedModule, Runtime, launch_request
 from grader.emulator.toolchain import CompileError, compile_module
 from grader.framing import ProtocolError, receive_frame, send_frame
 
@@ -66,9 +65,8 @@ MAX_SHARED = 99 * 1024
 
 ERRORS = {
     1: ("CUDA_ERROR_INVALID_VALUE", "invalid argument"),
+    7: ("CUBLAS_STATUS_INVALID_VALUE", "an unsupported value or parameter was passed to the function"),
     2: ("CUDA_ERROR_OUT_OF_MEMORY", "out of memory"),
-    400: ("CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"),
-    500: ("CUDA_ERROR_NOT_FOUND", "named symbol not found"),
     700: ("CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"),
     701: ("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"),
     710: ("CUDA_ERROR_ASSERT", "device-side assert triggered"),
@@ -104,27 +102,54 @@ def error(code: int, detail: str = "") -> dict[str, Any]:
     return {"code": code, "name": name, "text": text, "detail": detail}
 
 
-class LaunchRefused(Exception):
-    """A request that CUDA refuses without running anything: (code, detail)."""
+class Refused(Exception):
+    """A request that CUDA refuses without doing anything; `error` is what the next sync reports."""
+
+    def __init__(self, code: int, detail: str) -> None:
+        self.error = error(code, detail)
+
+
+class Kernels:
+    """One compiled source in its two builds; the counted one is made when it is first wanted."""
+
+    def __init__(self, source: str, options: list[str], include_dirs: list[str]) -> None:
+        """Raises CompileError, also when a function is called that nobody defines."""
+        self._source = (source, options, include_dirs)
+        self.plain = self._build(counted=False)
+        self._counted: LoadedModule | None = None
+
+    def counted(self) -> LoadedModule:
+        if self._counted is None:
+            self._counted = self._build(counted=True)
+        return self._counted
+
+    def _build(self, *, counted: bool) -> LoadedModule:
+        module = compile_module(*self._source, counted=counted)
+        try:
+            return LoadedModule(module)
+        except OSError as missing:
+            symbol = str(missing).rpartition("undefined symbol: ")[2]
+            raise CompileError(f"error: {symbol} is called, but no device function\n", module.command) from None
 
 
 class Device:
-    """The state of the emulated GPU; the methods named after verbs of the client answer them."""
+    """The emulated GPU. The public methods down to `sync` answer the client's verbs of their names."""
 
-    def __init__(self, arena_file: int, arena_bytes: int, capacity: int, cores: int) -> None:
+    def __init__(self, arena_file: int, arena_bytes: int, capacity: int, cores: int, control: int) -> None:
         self.runtime = Runtime()
         self.runtime.start(cores)
+        self.runtime.catch_faults(control)
         self.base = self.runtime.map(arena_file, arena_bytes, capacity)
         if not self.base:
             raise OSError("the device's memory cannot be mapped: is the address space limited (ulimit -v)?")
-        self.arena_bytes = arena_bytes
-        self.capacity = capacity
-        self.modules: dict[int, LoadedModule] = {}
+        self.arena_bytes, self.capacity = arena_bytes, capacity
+        self.modules: dict[int, Kernels] = {}
         self.events: dict[int, int] = {}
         self.error: dict[str, Any] | None = None
-        self.empty = self.counted = False
+        self.empty = self.is_counted = False
         self.order_seed = 0
         self.launches = 0
+        self.counted: list[dict[str, Any]] = []
         self._detail = ctypes.create_string_buffer(MAX_DETAIL)
 
     # Answered requests
@@ -153,18 +178,16 @@ class Device:
 
     def compile(self, source: str, options: list[str], include_dirs: list[str]) -> dict[str, Any]:
         try:
-            module = compile_module(source, options, include_dirs, counted=False)
-            loaded = LoadedModule(module)
+            kernels = Kernels(source, options, include_dirs)
         except CompileError as refused:
             return {"error": "compile", "log": refused.log, "command": refused.command}
-        except OSError as missing:
-            return {"error": "compile", "log": f"error: {missing}\n", "command": module.command}
         number = len(self.modules) + 1
-        self.modules[number] = loaded
+        self.modules[number] = kernels
+        module = kernels.plain.module
         return {
             "module": number,
-            "kernels": loaded.description(),
-            "constants": {},
+            "kernels": kernels.plain.description(),
+            "constants": self._move_globals(kernels.plain),
             "log": module.log,
             "command": module.command,
             "cached": module.cached,
@@ -187,73 +210,115 @@ class Device:
     def record(self, event: int) -> None:
         self.events[event] = time.perf_counter_ns()
 
+    def memset(self, ptr: int, width: int, value: int, count: int) -> None:
+        if width not in (1, 2, 4) or not self.runtime.fill(ptr, width, value, count):
+            raise Refused(1, f"memset of {count} elements of {width} bytes beyond the allocation")
+
+    def copy(self, target: int, source: int, bytes: int) -> None:
+        if not self.runtime.copy(target, source, bytes):
+            raise Refused(1, f"copy of {bytes} bytes beyond an allocation")
+
+    def gemm(self, c_type: str, **fields: Any) -> None:
+        sizes = {name: fields[name] for name in ("m", "n", "k", "lda", "ldb", "ldc")}
+        for name, size in sizes.items():
+            if not 0 <= size < 2**31:
+                raise Refused(7, f"{name} is {size}")
+        call = Gemm(c_is_float=c_type == "f32", **fields)
+        if not self.runtime.gemm(ctypes.byref(call), not self.empty, self._detail, MAX_DETAIL):
+            raise Refused(7, self._detail.value.decode())
+
     def launch(
         self, module: int, kernel: str, grid: list[int], block: list[int], shared: int, arguments: bytes
     ) -> None:
-        loaded = self.modules[module]
-        entry = loaded.kernels[kernel]
-        self._check_launch(loaded.module.shared[kernel], entry, grid, block, shared, len(arguments))
+        kernels = self.modules[module]
+        self._check_launch(kernels.plain, kernel, grid, block, shared, len(arguments))
         self.launches += 1
-        if self.empty or self.error:
+        if self.empty:
             return
-        code = self.runtime.launch(
-            ctypes.byref(entry),
-            kernel.encode(),
-            arguments,
-            loaded.anchor,
-            loaded.module.shared_anchor,
-            loaded.module.shared_bytes,
-            shared,
-            (ctypes.c_uint * 6)(*grid, *block),
-            self.order_seed,
-            self._detail,
-            MAX_DETAIL,
-        )
+        counters = Counters() if self.is_counted else None
+        build = kernels.counted() if self.is_counted else kernels.plain
+        if self.is_counted:
+            kernels.plain.copy_globals(build)
+        request = launch_request(build.requests[kernel], arguments, grid, block, shared, self.order_seed, counters)
+        code = self.runtime.launch(ctypes.byref(request), self._detail, MAX_DETAIL)
         if code:
             self.error = error(code, self._detail.value.decode("utf-8", "replace"))
+        elif counters is not None:
+            build.copy_globals(kernels.plain)
+            self.counted.append(counters.fields(build.pointers(kernel)))
 
     def _check_launch(
-        self, static_shared: int, entry: Any, grid: list[int], block: list[int], shared: int, given: int
+        self, module: LoadedModule, name: str, grid: list[int], block: list[int], shared: int, given: int
     ) -> None:
+        kernel = module.kernel(name)
+        extents = zip(block + grid, MAX_BLOCK + MAX_GRID, strict=True)
         threads = block[0] * block[1] * block[2]
-        inside = all(1 <= size <= limit for size, limit in zip(block + grid, MAX_BLOCK + MAX_GRID, strict=True))
-        if not inside or threads > min(MAX_THREADS, entry.max_threads):
-            raise LaunchRefused(1, f"block {block}, grid {grid}")
-        if not 0 <= shared <= MAX_SHARED - static_shared:
-            raise LaunchRefused(1, f"{shared} bytes of dynamic shared memory")
-        if given != entry.parameter_bytes:
-            raise LaunchRefused(701, f"{given} bytes of arguments, the kernel takes {entry.parameter_bytes}")
+        if not all(1 <= size <= limit for size, limit in extents) or threads > min(MAX_THREADS, kernel.max_threads):
+            raise Refused(1, f"{name} with block {block}, grid {grid}")
+        if not 0 <= shared <= MAX_SHARED - module.module.shared[name]:
+            raise Refused(1, f"{name} with {shared} bytes of dynamic shared memory")
+        if given != kernel.parameter_bytes:
+            raise Refused(701, f"{given} bytes of arguments, {name} takes {kernel.parameter_bytes}")
+
+    def _move_globals(self, loaded: LoadedModule) -> dict[str, list[int]]:
+        """Moves a module's variables into device memory: {name: [pointer, bytes]}."""
+        address, size = loaded.module.globals_extent
+        moved = self.runtime.move_globals(loaded.base + address, size) if size else None
+        if moved is None:
+            return {}
+        return {name: [moved + at - address, bytes] for name, (at, bytes) in loaded.module.globals.items()}
+
+    # The parent's requests
+
+    def control(self, request: dict[str, Any]) -> dict[str, Any]:
+        match request:
+            case {"verb": "set_mode", **settings}:
+                self.empty = settings.get("empty", self.empty)
+                self.is_counted = settings.get("counted", self.is_counted)
+                self.order_seed = settings.get("order_seed", self.order_seed)
+                return {}
+            case {"verb": "counters"}:
+                counted, self.counted = self.counted, []
+                return {"launches": counted}
+            case {"verb": "statistics"}:
+                return {"launches": self.launches, "used": self.runtime.used(), "peak": self.runtime.peak()}
+        raise ProtocolError(f"unknown request {request.get('verb')!r}")
+
+    # The client's requests
+
+    def serve(self, client: socket.socket) -> None:
+        """Work off one request; raises EOFError when the client is gone."""
+        request, payload = receive_frame(client, MAX_HEADER, MAX_PAYLOAD)
+        verb = request.pop("verb", None)
+        if verb in ANSWERED:
+            send_frame(client, getattr(self, verb)(**request))
+        elif verb not in ONE_WAY:
+            raise ProtocolError(f"unknown verb {verb!r}")
+        elif self.error is None or verb in ("free", "record"):
+            if verb == "launch":
+                request["arguments"] = bytes(payload)
+            try:
+                getattr(self, verb)(**request)
+            except Refused as refused:
+                self.error = refused.error
 
 
 ANSWERED = ("hello", "alloc", "memory", "compile", "event", "sync")
 ONE_WAY = ("free", "launch", "memset", "copy", "gemm", "record")
 
 
-def serve_client(device: Device, client: socket.socket) -> None:
-    """Work off one request."""
-    request, payload = receive_frame(client, MAX_HEADER, MAX_PAYLOAD)
-    verb = request.pop("verb", None)
-    if verb in ANSWERED:
-        send_frame(client, getattr(device, verb)(**request))
-        return
-    if verb not in ONE_WAY:
-        raise ProtocolError(f"unknown verb {verb!r}")
-    if verb == "launch":
-        request["arguments"] = bytes(payload)
-    try:
-        getattr(device, verb)(**request)
-    except LaunchRefused as refused:
-        device.error = device.error or error(*refused.args)
-
-
 def main() -> None:
     client_fd, control_fd, arena_fd, arena_bytes, capacity, cores = map(int, sys.argv[1:])
     client, control = socket.socket(fileno=client_fd), socket.socket(fileno=control_fd)
-    device = Device(arena_fd, arena_bytes, capacity, cores)
+    device = Device(arena_fd, arena_bytes, capacity, cores, control_fd)
     while True:
         ready, _, _ = select.select([control, client], [], [])
         try:
-            serve_client(device, client)
+            if control in ready:
+                request, _ = receive_frame(control, MAX_HEADER, 0)
+                send_frame(control, device.control(request))
+            else:
+                device.serve(client)
         except EOFError:
             return
 

@@ -1,4 +1,4 @@
-"""Reads CUDA C text and makes it C++: finds the kernels, rewrites what C++ has no words for, refuses what is not emulated.
+"""Makes C++ of CUDA C text: finds the kernels, rewrites what C++ has no words for, refuses what is not emulated.
 
 Rewriting keeps every line where it was, so that the compiler's messages name the student's own lines.
 """

@@ -67,7 +67,11 @@ class Module(NamedTuple):
     globals: dict[str, list[int]]
     """Variables in global and constant memory: address in the file, and bytes."""
     globals_extent: list[int]
-    """The pages that they lie in: first address in the file, and bytes."""
+    """Of all of them: address in the file, and bytes."""
+    code: list[int]
+    """Instructions: address in the file, and bytes."""
+    reference: int
+    """Address in the file of the function pagedlab_shared, which every module has."""
 
 
 @functools.cache
@@ -117,7 +121,15 @@ def _key(*parts: str) -> str:
 
 def runtime_library() -> Path:
     """The shared object of the runtime, compiled at first use."""
-    flags = [*_COMMON, *_machine_flags(), "-O3", "-ftls-model=initial-exec", "-fno-semantic-interposition", "-Wl,-Bsymbolic-functions", "-pthread"]
+    flags = [
+        *_COMMON,
+        *_machine_flags(),
+        "-O3",
+        "-ftls-model=initial-exec",
+        "-fno-semantic-interposition",
+        "-Wl,-Bsymbolic-functions",
+        "-pthread",
+    ]
     path = CACHE / f"runtime-{_key(*flags)}.so"
     if not path.exists():
         sources = [str(source) for source in sorted(RUNTIME.glob("*.cpp"))]
@@ -210,7 +222,12 @@ def _symbols(path: Path, kernels: Sequence[str]) -> dict[str, Any]:
     A shared variable of a function that is no kernel counts for every kernel, since any may call it.
     """
     listing = subprocess.run(["readelf", "-SsW", str(path)], capture_output=True, text=True, check=True).stdout
-    sections = re.findall(r"\[ *(\d+)] pagedlab_globals +\w+ +([0-9a-f]+) +[0-9a-f]+ +([0-9a-f]+)", listing)
+    sections = {
+        name: (index, [int(address, 16), int(size, 16)])
+        for index, name, address, size in re.findall(
+            r"^ *\[ *(\d+)] (\S+) +\w+ +([0-9a-f]+) +[0-9a-f]+ +([0-9a-f]+)", listing, re.MULTILINE
+        )
+    }
     row = r"^ *\d+: ([0-9a-f]+) +(\w+) (\w+) +\w+ +\w+ +(\d+) (\S+)"
     symbols = [
         (name, kind, section, int(value, 16), int(size, 0))
@@ -220,7 +237,7 @@ def _symbols(path: Path, kernels: Sequence[str]) -> dict[str, Any]:
     anchor = next((value for name, (value, _) in shared.items() if "pagedlab_shared_anchor" in name), 0)
     sizes = {name: size for name, (_, size) in shared.items() if "pagedlab_shared_anchor" not in name}
     owners = {name: next((k for k in kernels if re.match(rf"_Z+{len(k)}{k}E", name)), None) for name in sizes}
-    index = sections[0][0] if sections else None
+    index, extent = sections.get("pagedlab_globals", ("none", [0, 0]))
     return {
         "shared": {kernel: sum(size for n, size in sizes.items() if owners[n] in (kernel, None)) for kernel in kernels},
         "shared_bytes": max((value + size for value, size in shared.values()), default=0),
@@ -228,7 +245,9 @@ def _symbols(path: Path, kernels: Sequence[str]) -> dict[str, Any]:
         "globals": {
             n: (value, size) for n, kind, section, value, size in symbols if section == index and kind == "OBJECT"
         },
-        "globals_extent": [int(number, 16) for number in sections[0][1:]] if sections else [0, 0],
+        "globals_extent": extent,
+        "code": sections[".text"][1],
+        "reference": next(value for name, _, _, value, _ in symbols if name == "pagedlab_shared"),
     }
 
 

@@ -3,6 +3,7 @@
 #include "arena.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -151,6 +152,44 @@ char* pagedlab_map(int file, size_t bytes, size_t capacity) {
 char* pagedlab_allocate(size_t bytes) { return pagedlab::arena.allocate(bytes); }
 
 void pagedlab_free(char* begin) { pagedlab::arena.free(begin); }
+
+// Moves a module's variables into the arena, where programs can copy to and from them: the pages that hold them show
+// the same memory afterwards. Returns the variables' address in the arena; null when it has no room.
+char* pagedlab_move_globals(char* begin, size_t bytes) {
+    const uintptr_t page = static_cast<uintptr_t>(getpagesize());
+    char* first = reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(begin) / page * page);
+    const size_t extent = (static_cast<size_t>(begin + bytes - first) + page - 1) / page * page;
+    char* memory = pagedlab::arena.allocate(extent + page);
+    if (memory == nullptr) return nullptr;
+    memory = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(memory) + page - 1) / page * page);
+    memcpy(memory, first, extent);
+    void* mapped = mmap(first, extent, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, pagedlab::arena.file(),
+                        memory - pagedlab::arena.base());
+    return mapped == MAP_FAILED ? nullptr : memory + (begin - first);
+}
+
+// Fills count elements of 1, 2 or 4 bytes. False when they do not lie in one allocation.
+bool pagedlab_fill(char* begin, int width, unsigned value, size_t count) {
+    const pagedlab::Allocation allocation = pagedlab::arena.find(begin);
+    if (allocation.begin == nullptr) return count == 0;
+    if (count > static_cast<size_t>(allocation.begin + allocation.bytes - begin) / static_cast<size_t>(width)) return false;
+    if (width == 1) std::fill_n(begin, count, static_cast<char>(value));
+    if (width == 2) std::fill_n(reinterpret_cast<uint16_t*>(begin), count, static_cast<uint16_t>(value));
+    if (width == 4) std::fill_n(reinterpret_cast<uint32_t*>(begin), count, value);
+    return true;
+}
+
+// Copies inside the arena. False when either end does not lie in one allocation.
+bool pagedlab_copy(char* target, const char* source, size_t bytes) {
+    for (const char* begin : {static_cast<const char*>(target), source}) {
+        const pagedlab::Allocation allocation = pagedlab::arena.find(begin);
+        if (allocation.begin == nullptr || bytes > static_cast<size_t>(allocation.begin + allocation.bytes - begin)) {
+            return bytes == 0;
+        }
+    }
+    memmove(target, source, bytes);
+    return true;
+}
 
 size_t pagedlab_used() { return pagedlab::arena.used(); }
 

@@ -3,9 +3,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <map>
 
 namespace pagedlab {
 
@@ -42,6 +42,7 @@ Block::Block() : pool_(enter_fiber) {
     void* memory = mmap(nullptr, 2 * MAX_SHARED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     dynamic_shared_ = static_cast<char*>(memory);
+    catch_faults_here();
 }
 
 void Block::run(Launch& launch, uint64_t index) {
@@ -51,25 +52,34 @@ void Block::run(Launch& launch, uint64_t index) {
     fiber_ = pool_.take();
     enter(static_cast<unsigned>(first));
     switch_stack(&scheduler_, fiber_->stack_pointer);
-    if (alive_ > 0) pool_.reset();
+    if (alive_ > 0) {
+        pool_.reset();
+    } else if (launch.counters != nullptr) {
+        recorder_->finish(num_barriers_, num_shuffles_);
+    }
     launch_ = nullptr;
 }
 
 void Block::prepare(Launch& launch, uint64_t index) {
     launch_ = &launch;
-    const uint64_t row = index / launch.grid.x;
-    block_index = {static_cast<unsigned>(index % launch.grid.x), static_cast<unsigned>(row % launch.grid.y),
-                   static_cast<unsigned>(row / launch.grid.y)};
-    block_extent = launch.block;
-    grid_extent = launch.grid;
+    const uint64_t row = index / launch.grid[0];
+    block_index = {static_cast<unsigned>(index % launch.grid[0]), static_cast<unsigned>(row % launch.grid[1]),
+                   static_cast<unsigned>(row / launch.grid[1])};
+    block_extent = {launch.block[0], launch.block[1], launch.block[2]};
+    grid_extent = {launch.grid[0], launch.grid[1], launch.grid[2]};
     dynamic_shared = dynamic_shared_;
     memset(dynamic_shared_, POISON, launch.dynamic_shared);
     if (launch.static_shared > 0) {
-        memset(launch.shared_anchor() - launch.shared_offset, POISON, launch.static_shared);
+        memset(launch.shared_anchor() - launch.anchor_offset, POISON, launch.static_shared);
     }
     number_threads(launch.block);
+    if (launch.counters != nullptr) {
+        if (!recorder_) recorder_.reset(new Recorder);
+        recorder_->begin(launch, num_threads_);
+    }
     alive_ = num_threads_;
     arrived_ = 0;
+    num_barriers_ = num_shuffles_ = 0;
     yes_ = 0;
     ready_warps_ = first_lanes(num_warps_);
     for (unsigned w = 0; w < num_warps_; w++) {
@@ -80,13 +90,13 @@ void Block::prepare(Launch& launch, uint64_t index) {
     for (unsigned t = 0; t < num_threads_; t++) threads_[t].stack_pointer = nullptr;
 }
 
-void Block::number_threads(dim3 block) {
-    if (block.x == numbered_.x && block.y == numbered_.y && block.z == numbered_.z) return;
-    numbered_ = block;
-    num_threads_ = block.x * block.y * block.z;
+void Block::number_threads(const unsigned* extent) {
+    if (std::equal(extent, extent + 3, numbered_)) return;
+    std::copy_n(extent, 3, numbered_);
+    num_threads_ = extent[0] * extent[1] * extent[2];
     num_warps_ = (num_threads_ + WARP - 1) / WARP;
     for (unsigned t = 0; t < num_threads_; t++) {
-        index_[t] = {t % block.x, t / block.x % block.y, t / block.x / block.y};
+        index_[t] = {t % extent[0], t / extent[0] % extent[1], t / extent[0] / extent[1]};
     }
 }
 
@@ -111,7 +121,7 @@ void Block::fiber_loop() {
         launch_->kernel->run(launch_->arguments);
         finish_thread();
         const int next = next_ready();
-        if (next < 0 && alive_ > 0) fail(LAUNCH_FAILED, who_waits());
+        if (next < 0 && alive_ > 0) fail_deadlocked(0);
         Fiber* self = fiber_;
         void* to = scheduler_;
         if (next >= 0) {
@@ -171,6 +181,10 @@ Votes Block::barrier(int predicate, int line) {
 }
 
 void Block::open_barrier() {
+    num_barriers_++;
+    if (launch_->counters != nullptr) {
+        for (unsigned w = 0; w < num_warps_; w++) recorder_->end_requests(w);
+    }
     votes_ = {static_cast<int>(arrived_), yes_};
     arrived_ = 0;
     yes_ = 0;
@@ -207,7 +221,9 @@ uint64_t Block::meet(unsigned mask, int operation, int line) {
     Warp& warp = warps_[current_ / WARP];
     const unsigned self = 1u << current_ % WARP;
     if (!(mask & self)) {
-        fail(LAUNCH_FAILED, "line " + std::to_string(line) + ": the mask does not name the lane that calls");
+        char text[100];
+        snprintf(text, sizeof text, "line %d: the mask %#x does not name the lane that calls", line, mask);
+        fail(LAUNCH_FAILED, text);
     }
     unsigned i = 0;
     while (i < warp.num_meetings && (warp.meetings[i].mask != mask || warp.meetings[i].operation != operation)) i++;
@@ -230,6 +246,8 @@ void Block::complete(Warp& warp, unsigned position) {
     warp.meetings[position] = warp.meetings[--warp.num_meetings];
     const unsigned index = static_cast<unsigned>(&warp - warps_);
     combine(meeting, threads_ + index * WARP);
+    num_shuffles_ += meeting.operation >= SHUFFLE;
+    if (launch_->counters != nullptr && meeting.arrived == warp.alive) recorder_->end_requests(index);
     warp.ready |= meeting.arrived & ~(1u << current_ % WARP);
     if (warp.ready != 0) ready_warps_ |= 1u << index;
 }

@@ -1,7 +1,10 @@
 // One block while it runs: its threads as fibers of one OS thread, and who waits for whom.
 #pragma once
 
+#include <memory>
+
 #include "fiber.h"
+#include "recorder.h"
 #include "runtime.h"
 
 namespace pagedlab {
@@ -50,17 +53,24 @@ class Block {
     uint64_t collective(unsigned mask, uint64_t bits, int operation, int line);
     unsigned active_mask() const { return warps_[current_ / WARP].alive; }
 
-    // Ends the launch with an error; the running thread never goes on.
-    [[noreturn]] void fail(int code, const std::string& what);
+    // Notes an access of the running thread when it is one to global memory.
+    void record(const void* address, size_t bytes, bool is_store, const void* site) {
+        if (arena.holds(address)) recorder_->add(current_, address, bytes, is_store, site);
+    }
 
-    Launch* launch() const { return launch_; }
-    std::string position() const;  // block and thread, for reports
+    // Ends the launch with an error at the running thread, which never goes on. `what` ends with a null byte.
+    [[noreturn]] void fail(int code, const char* what);
+    // As fail, for a signal handler that continues at the returned stack pointer; null when no kernel runs.
+    void* fail_in_handler(int code, const char* what);
+
+    const Launch* launch() const { return launch_; }
+    const Fiber* fiber() const { return fiber_; }
     // The loop of each fiber: runs threads that were not started yet, then makes way for those that wait.
     void fiber_loop();
 
   private:
     void prepare(Launch& launch, uint64_t index);
-    void number_threads(dim3 block);
+    void number_threads(const unsigned* extent);
     void enter(unsigned thread);
     void wait(int line);
     int next_ready();
@@ -71,7 +81,7 @@ class Block {
     void complete(Warp& warp, unsigned position);
     static void combine(const Meeting& meeting, Thread* lanes);
     [[noreturn]] void fail_deadlocked(int line);
-    std::string who_waits() const;
+    void note_failure(int code, const char* what);
 
     Launch* launch_ = nullptr;
     FiberPool pool_;
@@ -82,8 +92,10 @@ class Block {
     unsigned ready_warps_ = 0;  // warps that have ready lanes
     unsigned arrived_ = 0;
     int yes_ = 0;
+    uint64_t num_barriers_ = 0, num_shuffles_ = 0;
     Votes votes_{};
-    dim3 numbered_{0, 0, 0};
+    std::unique_ptr<Recorder> recorder_;  // of counted launches
+    unsigned numbered_[3] = {0, 0, 0};
     uint3 index_[MAX_THREADS];
     Thread threads_[MAX_THREADS];
     Warp warps_[MAX_WARPS];
@@ -92,5 +104,8 @@ class Block {
 
 extern __thread Block* running_block;  // of this OS thread
 Block& this_block();
+
+// Gives the calling OS thread a stack on which to handle the faults of its fibers.
+void catch_faults_here();
 
 }  // namespace pagedlab

@@ -9,13 +9,6 @@
 
 namespace pagedlab {
 
-// What switch_stack finds at the stack pointer of a fiber that has not run: where to go on.
-#if defined(__x86_64__)
-constexpr size_t SAVED_WORDS = 2, ENTRY_WORD = 0;
-#else
-constexpr size_t SAVED_WORDS = 20, ENTRY_WORD = 2;
-#endif
-
 Fiber* FiberPool::take() {
     if (!free_.empty()) {
         Fiber* fiber = free_.back();

@@ -6,6 +6,13 @@
 
 namespace pagedlab {
 
+// What switch_stack leaves at the stack pointer that it keeps: where to go on, and what is popped before.
+#if defined(__x86_64__)
+constexpr size_t SAVED_WORDS = 2, ENTRY_WORD = 0, POPPED_BYTES = 8;
+#else
+constexpr size_t SAVED_WORDS = 20, ENTRY_WORD = 2, POPPED_BYTES = 0;
+#endif
+
 constexpr size_t STACK_BYTES = 256 * 1024;
 
 struct Fiber {

@@ -1,8 +1,8 @@
 // Launches: blocks spread over a pool of OS threads, one for each core.
-#include <dlfcn.h>
-
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -20,12 +20,16 @@ class Cores {
         helpers_ = count > 0 ? count - 1 : 0;
     }
 
-    void run(uint64_t count, const std::function<void(uint64_t)>& task) {
+    void run(uint64_t count, bool is_long, const std::function<void(uint64_t)>& task) {
         task_ = &task;
         count_ = count;
         next_ = 0;
         const auto start = std::chrono::steady_clock::now();
         bool called = helpers_ == 0 || count < 2;
+        if (is_long && !called) {
+            called = true;
+            call_helpers();
+        }
         for (uint64_t i; (i = next_++) < count;) {
             task(i);
             if (!called && std::chrono::steady_clock::now() - start > WORTH_SHARING) {
@@ -81,7 +85,20 @@ Cores& cores = *new Cores;
 
 }  // namespace
 
-void parallel_for(uint64_t count, const std::function<void(uint64_t)>& task) { cores.run(count, task); }
+void parallel_for(uint64_t count, bool is_long, const std::function<void(uint64_t)>& task) {
+    cores.run(count, is_long, task);
+}
+
+static void find_argument_memory(Launch& launch) {
+    if (launch.counters == nullptr) return;
+    const Kernel& kernel = *launch.kernel;
+    for (unsigned i = 0; i < kernel.num_arguments && launch.num_pointers < MAX_ARGUMENTS; i++) {
+        if (kernel.arguments[i].kind != 'p') continue;
+        const void* pointer;
+        memcpy(&pointer, launch.arguments + kernel.arguments[i].offset, sizeof pointer);
+        launch.argument_memory[launch.num_pointers++] = arena.find(pointer);
+    }
+}
 
 }  // namespace pagedlab
 
@@ -92,18 +109,15 @@ extern "C" {
 void pagedlab_start(unsigned num_cores) { cores.start(num_cores); }
 
 // Runs a launch to its end. Returns a CUDA error code; `detail` gets what is to be said about it.
-int pagedlab_launch(const Kernel* kernel, const char* name, const char* arguments, char* (*shared_anchor)(),
-                    long shared_offset, size_t static_shared, size_t dynamic_shared, const unsigned* geometry,
-                    unsigned order_seed, char* detail, size_t detail_size) {
-    Launch launch{kernel, name, arguments, shared_anchor, shared_offset, static_shared, dynamic_shared};
-    launch.grid = {geometry[0], geometry[1], geometry[2]};
-    launch.block = {geometry[3], geometry[4], geometry[5]};
-    launch.order_seed = order_seed;
-    const uint64_t blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
-    parallel_for(blocks, [&](uint64_t i) {
+int pagedlab_launch(const Request* request, char* detail, size_t detail_size) {
+    Launch launch(*request);
+    find_argument_memory(launch);
+    const uint64_t blocks = uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
+    parallel_for(blocks, false, [&](uint64_t i) {
         if (!launch.failed) this_block().run(launch, i);
     });
-    snprintf(detail, detail_size, "%s", launch.detail.c_str());
+    fflush(stdout);
+    snprintf(detail, detail_size, "%s", launch.detail);
     return launch.code;
 }
 }

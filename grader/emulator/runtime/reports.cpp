@@ -2,6 +2,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <map>
+#include <string>
 
 #include "block.h"
 
@@ -23,30 +24,35 @@ std::string text_of(uint3 index) {
 
 }  // namespace
 
-void Launch::fail(int error, const std::string& what) {
-    std::lock_guard<std::mutex> guard(mutex);
+void Launch::fail(int error, const char* what) {
     if (failed.exchange(true)) return;
     code = error;
-    detail = std::string("kernel ") + name + ", " + what;
+    snprintf(detail, sizeof detail, "kernel %s, %s", name, what);
 }
 
-void Block::fail(int code, const std::string& what) {
-    launch_->fail(code, what);
+void Block::note_failure(int code, const char* what) {
+    const uint3 block = block_index, thread = index_[current_];
+    char text[900];
+    snprintf(text, sizeof text, "block (%u,%u,%u), thread (%u,%u,%u): %s", block.x, block.y, block.z, thread.x, thread.y,
+             thread.z, what);
+    launch_->fail(code, text);
+}
+
+void Block::fail(int code, const char* what) {
+    note_failure(code, what);
     void* dropped;
     switch_stack(&dropped, scheduler_);
     __builtin_unreachable();
 }
 
+void* Block::fail_in_handler(int code, const char* what) {
+    if (launch_ == nullptr) return nullptr;
+    note_failure(code, what);
+    return scheduler_;
+}
+
 void Block::fail_deadlocked(int line) {
     threads_[current_].line = line;
-    fail(LAUNCH_FAILED, who_waits());
-}
-
-std::string Block::position() const {
-    return "block " + text_of(block_index) + ", thread " + text_of(index_[current_]);
-}
-
-std::string Block::who_waits() const {
     std::map<std::string, std::pair<int, unsigned>> groups;  // how many wait there, the first of them
     for (unsigned t = 0; t < num_threads_; t++) {
         const Warp& warp = warps_[t / WARP];
@@ -59,15 +65,15 @@ std::string Block::who_waits() const {
         where += " in line " + std::to_string(threads_[t].line);
         groups.try_emplace(where, 0, t).first->second.first++;
     }
-    std::string text = "block " + text_of(block_index) + ": deadlock, no thread can go on:";
+    std::string text = "deadlock, no thread can go on:";
     const char* separator = " ";
     for (const auto& [where, group] : groups) {
-        text += separator + std::to_string(group.first) + " wait at " + where + " (the first is thread " +
-                text_of(index_[group.second]) + ")";
+        text += separator + std::to_string(group.first) + " wait at " + where + ", the first is thread " +
+                text_of(index_[group.second]);
         separator = "; ";
     }
     if (alive_ < num_threads_) text += "; " + std::to_string(num_threads_ - alive_) + " have returned";
-    return text;
+    fail(LAUNCH_FAILED, text.c_str());
 }
 
 }  // namespace pagedlab
@@ -77,12 +83,15 @@ using namespace pagedlab;
 extern "C" {
 
 void pagedlab_trap(int line) {
-    running_block->fail(LAUNCH_FAILED, running_block->position() + ": __trap() in line " + std::to_string(line));
+    char text[64];
+    snprintf(text, sizeof text, "__trap() in line %d", line);
+    running_block->fail(LAUNCH_FAILED, text);
 }
 
 void pagedlab_assert_failed(const char* expression, const char* file, int line) {
-    running_block->fail(ASSERT, running_block->position() + ": " + file + ":" + std::to_string(line) + ": assertion `" + expression +
-                           "` failed");
+    char text[512];
+    snprintf(text, sizeof text, "%s:%d: assertion `%s` failed", file, line, expression);
+    running_block->fail(ASSERT, text);
 }
 
 int pagedlab_printf(const char* format, ...) {
