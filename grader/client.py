@@ -12,8 +12,8 @@ from grader.compare import Failure
 from grader.connection import Clock, Connection
 from grader.counters import Counters
 from grader.errors import tidy
+from grader.given.contracts import CONTRACTS, Contract
 from grader.given.launch import LaunchConfigError, LaunchFile
-from grader.given.ops import CONTRACTS, Contract
 
 MAX_RESULT = 64 << 20
 

@@ -10,6 +10,7 @@ import pytest
 from ml_dtypes import bfloat16
 
 from grader.given import ops
+from grader.given.contracts import CONTRACTS, ShapeError
 from grader.given.launch import Geometry, LaunchConfigError
 
 RECORDING_ARGMAX = """
@@ -62,7 +63,7 @@ def i32(*shape: int) -> Array:
 
 
 def test_each_launcher_has_the_arguments_of_its_contract() -> None:
-    for name, contract in ops.CONTRACTS.items():
+    for name, contract in CONTRACTS.items():
         wanted = [spec.name for spec in contract.arrays] + [*contract.floats, "stream"]
         assert list(inspect.signature(getattr(ops, name)).parameters) == wanted
 
@@ -182,7 +183,7 @@ def test_a_wrong_shape_is_named(
     launcher: Callable[..., None], arguments: Callable[[], tuple[Any, ...]], wanted: str, engine: Callable[..., None]
 ) -> None:
     engine()
-    with pytest.raises(ops.ShapeError) as caught:
+    with pytest.raises(ShapeError) as caught:
         launcher(*arguments())
     assert wanted in str(caught.value)
 
