@@ -1,0 +1,161 @@
+"""Stage 1: bf16 numbers and safetensors files."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+from numpy.random import Generator
+
+from grader.checking import BF16, Expected, Worker, check, expect, expect_error, property_check, require
+from grader.checks.draws import Array
+from grader.checks.weight_files import (
+    DTYPES,
+    expect_tensors,
+    file_bytes,
+    file_with_doubled_name,
+    files_with_malformed_headers,
+    files_with_malformed_tensors,
+    model_folder,
+    tensor,
+    write_tensors,
+)
+
+FILE = "model.safetensors"
+EMBEDDING, NORM, HEAD = "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"
+
+
+def expect_refused(worker: Worker, path: Path, content: bytes, mentions: str = "") -> None:
+    path.write_bytes(content)
+    expect_error(partial(worker.call, "weights.load_safetensors", str(path)), "SafetensorsError", mentions)
+
+
+@check("s01.1")
+def conversions(worker: Worker) -> None:
+    """bf16 becomes float32 exactly, float32 becomes the nearest bf16: ties to even, NaN stays NaN."""
+    patterns = np.arange(65536, dtype=np.uint32)
+    values = (patterns << 16).view(np.float32)
+    got = worker.call("weights.bf16_to_float32", patterns.astype(np.uint16))
+    expect(got, Expected(values, 0, np.float32), "float32")
+    expect(np.signbit(got[::32768]), Expected(np.array([False, True]), 0, bool), "sign of zero")
+    between = ((patterns[:, None] << 16) | np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], np.uint32)).view(np.float32)
+    numbers = between[~np.isnan(between)]
+    bits = worker.call("weights.float32_to_bf16", numbers)
+    expect(bits, Expected(numbers.astype(BF16).view(np.uint16), 0, np.uint16), "bits")
+    not_numbers = between[np.isnan(between)]
+    again = worker.call("weights.bf16_to_float32", worker.call("weights.float32_to_bf16", not_numbers))
+    expect(again, Expected(not_numbers, 0, np.float32), "NaN")
+
+
+@check("s01.2")
+def dtypes_and_shapes(worker: Worker, rng: Generator, shared_folder: Path) -> None:
+    """load_safetensors returns tensors of every dtype, also scalars, empty ones and those of four dimensions."""
+    tensors = {f"weights.{dtype}": tensor(rng, dtype, 3, 5) for dtype in DTYPES}
+    tensors |= {"scalar": tensor(rng, "BF16"), "four": tensor(rng, "F32", 2, 1, 3, 2), "zero": tensor(rng, "F16", 0)}
+    tensors |= {"none": tensor(rng, "I64", 4, 0, 2), "one": tensor(rng, "BF16", 1, 1)}
+    path = write_tensors(shared_folder / FILE, tensors)
+    expect_tensors(worker.call("weights.load_safetensors", str(path)), tensors)
+    empty = write_tensors(shared_folder / "empty.safetensors", {})
+    expect_tensors(worker.call("weights.load_safetensors", str(empty)), {})
+
+
+@check("s01.3")
+def head(worker: Worker, rng: Generator, shared_folder: Path) -> None:
+    """load_model_weights gives a head of its own where there is one, and the embedding where the head is tied."""
+    tensors = {EMBEDDING: tensor(rng, "BF16", 12, 8), NORM: tensor(rng, "BF16", 8)}
+    with_head = {**tensors, HEAD: tensor(rng, "BF16", 12, 8)}
+    folders = [model_folder(shared_folder / name, tied=name == "tied") for name in ("tied", "untied", "headless")]
+    tied, untied, headless = (partial(worker.call, "weights.load_model_weights", str(folder)) for folder in folders)
+    for folder, content in zip(folders, (tensors, with_head, tensors), strict=True):
+        write_tensors(folder / FILE, content)
+    expect_tensors(tied(), {**tensors, HEAD: tensors[EMBEDDING]})
+    expect_tensors(untied(), with_head)
+    expect_error(headless, "SafetensorsError", HEAD)
+
+
+@check("s01.4")
+@property_check(
+    shapes=st.lists(st.lists(st.integers(0, 5), max_size=3), max_size=6),
+    padding=st.integers(0, 9),
+    metadata=st.none() | st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
+)
+def layouts(
+    worker: Worker,
+    rng: Generator,
+    shared_folder: Path,
+    shapes: list[list[int]],
+    padding: int,
+    metadata: dict[str, str] | None,
+) -> None:
+    """load_safetensors finds tensors in a header of any order, with metadata and padding."""
+    tensors = {f"tensor.{i}": tensor(rng, str(rng.choice(list(DTYPES))), *shape) for i, shape in enumerate(shapes)}
+    listed = rng.permutation(list(tensors)).tolist()
+    path = shared_folder / f"{rng.integers(2**60)}.safetensors"  # an earlier file may still be mapped
+    write_tensors(path, tensors, listed, metadata, padding)
+    expect_tensors(worker.call("weights.load_safetensors", str(path)), tensors)
+
+
+@check("s01.5")
+def malformed_headers(worker: Worker, rng: Generator, shared_folder: Path) -> None:
+    """load_safetensors raises SafetensorsError for a truncated file, a header past its end, bad or doubled JSON."""
+    for name, content in files_with_malformed_headers(rng).items():
+        expect_refused(worker, shared_folder / name, content)
+    expect_refused(worker, shared_folder / "doubled", file_with_doubled_name("weight"), "weight")
+
+
+@check("s01.6")
+def malformed_tensors(worker: Worker, shared_folder: Path) -> None:
+    """load_safetensors raises SafetensorsError, naming the tensor, when dtype, shape and bytes do not fit."""
+    for name, content in files_with_malformed_tensors("block.0", "block.1").items():
+        expect_refused(worker, shared_folder / name, content, "block.")
+
+
+@check("s01.7")
+def nothing_copied(worker: Worker, rng: Generator, shared_folder: Path) -> None:
+    """load_safetensors maps a file of 256 MB and finds its last tensor without reading the file into memory."""
+    size, last = 256 << 20, tensor(rng, "BF16", 5)
+    header = {"large": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}
+    header["last"] = {"dtype": "BF16", "shape": [5], "data_offsets": [size, size + 10]}
+    path, start = shared_folder / FILE, file_bytes(header, b"")
+    with open(path, "wb") as file:
+        file.write(start)
+        file.seek(len(start) + size)  # the hole before it takes no space on the disk
+        file.write(last.tobytes())
+    worker.call("weights.load_safetensors", str(write_tensors(shared_folder / "small", {"last": last})))
+    before = worker.host_memory()
+    tensors = worker.call("weights.load_safetensors", str(path), keep=True)
+    megabytes = (worker.host_memory() - before) >> 20
+    require(
+        megabytes <= 64,
+        f"Loading took {megabytes} MB of memory for a file of 256 MB: map the file and return views of it.",
+        "OUT_OF_MEMORY",
+        figure=megabytes,
+        threshold=64,
+    )
+    expect(worker.call(tensors.method("__getitem__"), "last"), Expected(last, 0, BF16), "last")
+
+
+@check("s01.8")
+def shards(worker: Worker, rng: Generator, shared_folder: Path) -> None:
+    """load_model_weights gathers the tensors of a model in several files, and names what is missing."""
+    parts: list[dict[str, Array]] = [
+        {EMBEDDING: tensor(rng, "BF16", 12, 8), "unlisted": tensor(rng, "F32", 2)},
+        {NORM: tensor(rng, "F32", 8), HEAD: tensor(rng, "BF16", 12, 8)},
+    ]
+    listed = {name: array for part in parts for name, array in part.items() if name != "unlisted"}
+    folder = model_folder(shared_folder / "whole", tied=False)
+    files = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+    for file, part in zip(files, parts, strict=True):
+        write_tensors(folder / file, part)
+    places = {name: files[name not in parts[0]] for name in listed}
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": places}))
+    call = partial(worker.call, "weights.load_model_weights", str(folder))
+    expect_tensors(call(), listed)
+    index.write_text(json.dumps({"weight_map": {**places, "model.absent": files[0]}}))
+    expect_error(call, "SafetensorsError", "model.absent")
+    (folder / files[1]).unlink()
+    expect_error(call, "SafetensorsError", files[1])
+    empty = model_folder(shared_folder / "empty", tied=False)
+    expect_error(partial(worker.call, "weights.load_model_weights", str(empty)), "SafetensorsError")
