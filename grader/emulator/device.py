@@ -128,8 +128,9 @@ class Kernels:
         try:
             return LoadedModule(module)
         except OSError as missing:
-            symbol = str(missing).rpartition("undefined symbol: ")[2]
-            raise CompileError(f"error: {symbol} is called, but no device function\n", module.command) from None
+            _, undefined, symbol = str(missing).rpartition("undefined symbol: ")
+            log = f"error: {symbol} is called, but no device function" if undefined else f"error: {missing}"
+            raise CompileError(log + "\n", module.command) from None
 
 
 class Device:

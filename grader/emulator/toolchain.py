@@ -27,10 +27,11 @@ COMPILE_SECONDS = 60
 MAX_STATIC_SHARED = 48 * 1024
 
 _COMMON = (
-    "-std=c++17", "-fPIC", "-shared", "-ffp-contract=off", "-fno-math-errno", "-fno-strict-aliasing", "-fwrapv",
+    "-std=c++17", "-fPIC", "-shared", "-fno-math-errno", "-fno-strict-aliasing", "-fwrapv",
     "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-U_FORTIFY_SOURCE", f"-I{HEADERS}",
 )  # fmt: skip
-_KERNEL = ("-O2", "-fno-exceptions", "-fno-plt", "-Wl,-Bsymbolic", "-include", "cuda_runtime.h")
+# No libraries: what kernels call of them is there already, and the sanitizer's own runtime must not come along.
+_KERNEL = ("-O2", "-nodefaultlibs", "-ffp-contract=off", "-fno-exceptions", "-fno-plt", "-Wl,-Bsymbolic", "-include", "cuda_runtime.h")
 _COUNTED = ("-O1", "-fsanitize=thread", "-DPAGEDLAB_COUNTED")
 _GCC = ("-fno-gnu-unique",)
 _GCC_COUNTED = ("-fno-tree-sra", "--param", "tsan-instrument-func-entry-exit=0")

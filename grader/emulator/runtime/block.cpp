@@ -80,6 +80,7 @@ void Block::prepare(Launch& launch, uint64_t index) {
     alive_ = num_threads_;
     arrived_ = 0;
     num_barriers_ = num_shuffles_ = 0;
+    random_ = launch.order_seed == 0 ? 0 : (launch.order_seed + static_cast<unsigned>(index)) * 2654435769u | 1;
     yes_ = 0;
     ready_warps_ = first_lanes(num_warps_);
     for (unsigned w = 0; w < num_warps_; w++) {
@@ -101,11 +102,17 @@ void Block::number_threads(const unsigned* extent) {
 }
 
 // The thread to run next, taken off the ready ones; −1 when all wait or have returned. Lanes of the same warp first:
-// they meet the soonest, and their stacks are in the cache.
+// they meet the soonest, and their stacks are in the cache. With a seed, any ready thread.
 inline int Block::next_ready() {
     if (ready_warps_ == 0) return -1;
     unsigned w = current_ / WARP, lane = current_ % WARP;
-    if (!(ready_warps_ >> w & 1)) {
+    if (random_ != 0) {
+        random_ ^= random_ << 13;  // xorshift
+        random_ ^= random_ >> 17;
+        random_ ^= random_ << 5;
+        w = next_bit(ready_warps_, random_ % WARP);
+        lane = random_ / WARP % WARP;
+    } else if (!(ready_warps_ >> w & 1)) {
         w = next_bit(ready_warps_, w);
         lane = WARP - 1;
     }

@@ -90,6 +90,7 @@ class Block {
     unsigned current_ = 0;       // running thread
     unsigned num_threads_ = 0, alive_ = 0, num_warps_ = 0;
     unsigned ready_warps_ = 0;  // warps that have ready lanes
+    unsigned random_ = 0;       // state of the order's generator; 0: in the order of their numbers
     unsigned arrived_ = 0;
     int yes_ = 0;
     uint64_t num_barriers_ = 0, num_shuffles_ = 0;

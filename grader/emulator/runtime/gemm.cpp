@@ -28,7 +28,11 @@ namespace {
 constexpr int LANES = 8;
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
-typedef uint16_t Shorts __attribute__((vector_size(2 * LANES)));
+// At any address that holds numbers of the element's type.
+typedef float StoredFloats __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef uint16_t StoredShorts __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+
+Floats load(const float* values) { return *reinterpret_cast<const StoredFloats*>(values); }
 
 float widened(uint16_t bits) {
     const uint32_t word = static_cast<uint32_t>(bits) << 16;
@@ -38,12 +42,8 @@ float widened(uint16_t bits) {
 }
 
 Floats widened(const uint16_t* values) {
-    Shorts shorts;
-    memcpy(&shorts, values, sizeof shorts);
-    const Words words = __builtin_convertvector(shorts, Words) << 16;
-    Floats result;
-    memcpy(&result, &words, sizeof result);
-    return result;
+    const StoredShorts shorts = *reinterpret_cast<const StoredShorts*>(values);
+    return reinterpret_cast<Floats>(__builtin_convertvector(shorts, Words) << 16);
 }
 
 uint16_t rounded(float value) {
@@ -75,19 +75,18 @@ constexpr int64_t LONG = 100000;  // elements of A, from which on it is worth to
 // Dot products of one row of k elements with N columns, which lie k apart.
 template <int N>
 void row_products(const uint16_t* row, const float* columns, int64_t k, float* sums) {
-    Floats partial[N][2] = {};
+    Floats partial[N] = {}, other[N] = {};  // two, so that one sum need not wait for the other
     int64_t p = 0;
     for (; p + 2 * LANES <= k; p += 2 * LANES) {
         const Floats first = widened(row + p), second = widened(row + p + LANES);
+#pragma GCC unroll 8
         for (int j = 0; j < N; j++) {
-            Floats column[2];
-            memcpy(column, columns + j * k + p, sizeof column);
-            partial[j][0] += first * column[0];
-            partial[j][1] += second * column[1];
+            partial[j] += first * load(columns + j * k + p);
+            other[j] += second * load(columns + j * k + p + LANES);
         }
     }
     for (int j = 0; j < N; j++) {
-        const Floats both = partial[j][0] + partial[j][1];
+        const Floats both = partial[j] + other[j];
         sums[j] = 0;
         for (int lane = 0; lane < LANES; lane++) sums[j] += both[lane];
         for (int64_t rest = p; rest < k; rest++) sums[j] += widened(row[rest]) * columns[j * k + rest];
@@ -139,18 +138,23 @@ void pack(const uint16_t* source, int64_t vector_stride, int64_t element_stride,
     }
 }
 
+// sums[j][i] += the panels' product.
 void add_product(const float* rows, const float* columns, int64_t depth, float* sums) {
-    Floats total[PANEL_COLUMNS][2];
-    for (int j = 0; j < PANEL_COLUMNS; j++) memcpy(total[j], sums + j * TILE_ROWS, sizeof total[j]);
+    Floats upper[PANEL_COLUMNS] = {}, lower[PANEL_COLUMNS] = {};
     for (int64_t p = 0; p < depth; p++) {
-        Floats row[2];
-        memcpy(row, rows + p * PANEL_ROWS, sizeof row);
+        const Floats first = load(rows + p * PANEL_ROWS), second = load(rows + p * PANEL_ROWS + LANES);
+#pragma GCC unroll 8
         for (int j = 0; j < PANEL_COLUMNS; j++) {
-            total[j][0] += row[0] * columns[p * PANEL_COLUMNS + j];
-            total[j][1] += row[1] * columns[p * PANEL_COLUMNS + j];
+            upper[j] += first * columns[p * PANEL_COLUMNS + j];
+            lower[j] += second * columns[p * PANEL_COLUMNS + j];
         }
     }
-    for (int j = 0; j < PANEL_COLUMNS; j++) memcpy(sums + j * TILE_ROWS, total[j], sizeof total[j]);
+#pragma GCC unroll 8
+    for (int j = 0; j < PANEL_COLUMNS; j++) {
+        StoredFloats* sum = reinterpret_cast<StoredFloats*>(sums + j * TILE_ROWS);
+        sum[0] += upper[j];
+        sum[1] += lower[j];
+    }
 }
 
 void compute_tile(const Gemm& gemm, int64_t first_row, int64_t first_column, Tile& tile) {
