@@ -3,9 +3,9 @@
     python reference_outputs/train_tiny.py --corpus tinyshakespeare.txt --out reference_outputs/tiny/model
 
 The corpus is plain text whose speeches are parted by blank lines. Writes config.json, generation_config.json,
-model.safetensors (bf16), tokenizer.json, tokenizer_config.json and training.json (how it was trained). Takes a minute
-or two on a GPU. A GPU's sums are not the same twice: training again gives another model, and everything that
-build.py derives from it must then be rebuilt.
+model.safetensors (bf16), tokenizer.json, tokenizer_config.json and training.json (how it was trained, run by run, when
+--start continues from an earlier run's folder). Takes a minute or two on a GPU. Sums of floating-point numbers differ
+between machines: training again gives another model, and everything that build.py derives from it must be rebuilt.
 """
 
 import argparse
@@ -34,6 +34,8 @@ ENDS = ("<|end_of_text|>", "<|eot_id|>")
 SPECIAL = (BEGIN, ENDS[0], "<|eom_id|>", ENDS[1])
 MEAN_SPEECHES = 6
 """Speeches in a document, on average."""
+SHORTEST_PASSAGE = 32
+"""Tokens of a passage that a row repeats, at least; half a row at most."""
 
 VOCABULARY = 1024
 CONFIG: dict[str, Any] = {
@@ -68,16 +70,24 @@ CONFIG: dict[str, Any] = {
 }
 
 LEARNING_RATE = 2e-3
-WARMUP = 100
+WARMUP = 50
 WEIGHT_DECAY = 0.1
-DROPOUT = 0.15
+MEASURE_EVERY = 50
+PATIENCE = 6
+"""Training ends when so many measurements in a row have not lowered the validation loss."""
+NORM_SPREAD = 0.4
+"""Standard deviation of the logarithms of the norm weights."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="plain text, speeches parted by blank lines")
     parser.add_argument("--out", type=Path, required=True, help="folder to write the model into")
-    parser.add_argument("--steps", type=int, default=2500)
+    parser.add_argument("--start", type=Path, help="folder of an earlier run, to continue from its weights")
+    parser.add_argument("--steps", type=int, default=800, help="steps of the schedule; training may end before")
+    parser.add_argument("--rate", type=float, default=2e-3, help="highest learning rate")
+    parser.add_argument("--repeats", type=float, default=0.5, help="share of rows that repeat a passage")
+    parser.add_argument("--dropout", type=float, default=0.15)
     parser.add_argument("--batch", type=int, default=32, help="rows a step")
     parser.add_argument("--length", type=int, default=CONFIG["max_position_embeddings"], help="tokens a row")
     options = parser.parse_args()
@@ -92,17 +102,24 @@ def main() -> None:
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**CONFIG)).to(device)
-    batches = Batches(ids[:-held_out], options.batch, options.length, SEED)
-    validation = list(Batches(ids[-held_out:], 8, options.length, SEED).take(4))
-    history = train(model, batches, validation, options.steps)
+    if options.start:
+        load_weights(model, safetensors.torch.load_file(options.start / "model.safetensors"))
+    batches = Batches(ids[:-held_out], options.batch, options.length, options.repeats, SEED)
+    validation = [rows for share in (0, 1) for rows in Batches(ids[-held_out:], 8, options.length, share, SEED).take(2)]
+    add_dropout(model, options.dropout)
+    history = train(model, batches, validation, options.steps, options.rate)
 
+    spread_norm_weights(model)
     weights = {name: weight.to(torch.bfloat16).cpu() for name, weight in unique_weights(model).items()}
-    model.load_state_dict({name: weight.float() for name, weight in weights.items()}, strict=False)
-    losses = {"validation_loss": min(history), "validation_loss_of_bf16_weights": loss_of(model, validation)}
+    load_weights(model, weights)
+    losses = {
+        "best_step": MEASURE_EVERY * (1 + history.index(min(history))),
+        "validation_loss": round(loss_of(model, validation[:2]), 4),
+        "validation_loss_of_repeated_passages": round(loss_of(model, validation[2:]), 4),
+    }
     print(losses)
     save(options.out, tokenizer, weights)
-    record = describe(options, text, losses)
-    (options.out / "training.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    record_run(options, text, losses)
     print(write_lines(model, tokenizer, "ROMEO:\n"))
 
 
@@ -129,12 +146,16 @@ def train_tokenizer(speeches: list[str]) -> Tokenizer:
 
 
 class Batches:
-    """Endless batches of token ids [rows, length]: documents of consecutive speeches, one after the other."""
+    """Batches of token ids [rows, length]: documents of consecutive speeches, one after the other.
 
-    def __init__(self, speeches: list[list[int]], rows: int, length: int, seed: int) -> None:
+    A share `repeats` of the rows repeats one passage instead, so that the model learns to look far back.
+    """
+
+    def __init__(self, speeches: list[list[int]], rows: int, length: int, repeats: float, seed: int) -> None:
         self.speeches = speeches
         self.rows = rows
         self.length = length
+        self.repeats = repeats
         self.random = random.Random(seed)
 
     def take(self, count: int) -> Iterator[torch.Tensor]:
@@ -145,6 +166,9 @@ class Batches:
         row: list[int] = []
         while len(row) < self.length:
             row += self._document()
+        if self.random.random() < self.repeats:
+            passage = row[1 : 1 + self.random.randint(SHORTEST_PASSAGE, max(SHORTEST_PASSAGE, self.length // 2))]
+            row = row[:1] + passage * (1 + self.length // len(passage))
         return row[: self.length]
 
     def _document(self) -> list[int]:
@@ -156,15 +180,18 @@ class Batches:
 
 
 def train(
-    model: transformers.LlamaForCausalLM, batches: Batches, validation: list[torch.Tensor], steps: int
+    model: transformers.LlamaForCausalLM,
+    batches: Batches,
+    validation: list[torch.Tensor],
+    steps: int,
+    rate: float,
 ) -> list[float]:
     """Train in place, leave the weights of the lowest validation loss in the model, return all of these losses."""
     matrices = [parameter for parameter in model.parameters() if parameter.ndim == 2]
     norms = [parameter for parameter in model.parameters() if parameter.ndim < 2]
     groups = [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": norms, "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=(0.9, 0.95))
+    optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95))
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(step, steps))
-    add_dropout(model)
     history: list[float] = []
     best = unique_weights(model)
     for step, ids in enumerate(batches.take(steps), start=1):
@@ -175,12 +202,16 @@ def train(
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-        if step % 100 == 0 or step == steps:
-            history.append(loss_of(model, validation))
-            print(f"step {step}: training loss {loss.item():.4f}, validation loss {history[-1]:.4f}", flush=True)
-            if history[-1] == min(history):
-                best = {name: weight.clone() for name, weight in unique_weights(model).items()}
-    model.load_state_dict(best, strict=False)
+        if step % MEASURE_EVERY and step != steps:
+            continue
+        plain, repeated = (loss_of(model, rows) for rows in (validation[:2], validation[2:]))
+        print(f"step {step}: training {loss.item():.3f}, validation {plain:.3f}, repeated {repeated:.3f}", flush=True)
+        history.append(plain + repeated)
+        if history[-1] == min(history):
+            best = {name: weight.clone() for name, weight in unique_weights(model).items()}
+        if min(history) < min(history[-PATIENCE:]):
+            break
+    load_weights(model, best)
     return history
 
 
@@ -191,11 +222,11 @@ def learning_rate_factor(step: int, steps: int) -> float:
     return 0.1 + 0.45 * (1 + math.cos(math.pi * (step - WARMUP) / max(1, steps - WARMUP)))
 
 
-def add_dropout(model: transformers.LlamaForCausalLM) -> None:
+def add_dropout(model: transformers.LlamaForCausalLM, share: float) -> None:
     """Drop out what each layer adds to the residual stream, in training mode only; the saved model has none of it."""
 
     def drop(module: torch.nn.Module, _: Any, output: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.dropout(output, DROPOUT, module.training)
+        return torch.nn.functional.dropout(output, share, module.training)
 
     for layer in model.model.layers:
         layer.self_attn.o_proj.register_forward_hook(drop)
@@ -222,6 +253,31 @@ def unique_weights(model: transformers.LlamaForCausalLM) -> dict[str, torch.Tens
     return {name: weight.detach() for name, weight in model.named_parameters() if name != "lm_head.weight"}
 
 
+def load_weights(model: transformers.LlamaForCausalLM, weights: dict[str, torch.Tensor]) -> None:
+    model.load_state_dict({name: weight.float() for name, weight in weights.items()}, strict=False)
+
+
+@torch.no_grad()
+def spread_norm_weights(model: transformers.LlamaForCausalLM) -> None:
+    """Give the norms' weights a spread without changing what the model computes.
+
+    In so short a training they stay near 1, and an engine that ignores them would hardly show. Each channel's weight
+    is replaced by a random one and the columns of the matrices that read the channel are scaled to make up for it.
+    The last norm stays: the head that reads it is tied.
+    """
+    generator = torch.Generator().manual_seed(SEED)
+    for layer in model.model.layers:
+        attention, mlp = layer.self_attn, layer.mlp
+        for norm, readers in (
+            (layer.input_layernorm, (attention.q_proj, attention.k_proj, attention.v_proj)),
+            (layer.post_attention_layernorm, (mlp.gate_proj, mlp.up_proj)),
+        ):
+            spread = torch.randn(norm.weight.shape, generator=generator).mul(NORM_SPREAD).exp().to(norm.weight.device)
+            for reader in readers:
+                reader.weight *= norm.weight / spread
+            norm.weight.copy_(spread)
+
+
 def save(folder: Path, tokenizer: Tokenizer, weights: dict[str, torch.Tensor]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     safetensors.torch.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -242,18 +298,21 @@ def save(folder: Path, tokenizer: Tokenizer, weights: dict[str, torch.Tensor]) -
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def describe(options: argparse.Namespace, text: str, losses: dict[str, float]) -> dict[str, Any]:
+def record_run(options: argparse.Namespace, text: str, losses: dict[str, float]) -> None:
+    """Write training.json: this run after those of the folder that it started from."""
+    earlier = json.loads((options.start / "training.json").read_text(encoding="utf-8")) if options.start else []
     packages = (torch, transformers, tokenizers, safetensors)
-    return {
+    settings = {name: value for name, value in vars(options).items() if not isinstance(value, Path | None)}
+    run = {
         "corpus_sha256": hashlib.sha256(text.encode()).hexdigest(),
         "seed": SEED,
-        "steps": options.steps,
-        "batch": options.batch,
-        "length": options.length,
+        **settings,
         **losses,
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine(),
         "versions": {package.__name__: package.__version__ for package in packages},
     }
+    content = json.dumps([*earlier, run], indent=2) + "\n"
+    (options.out / "training.json").write_text(content, encoding="utf-8")
 
 
 @torch.no_grad()
