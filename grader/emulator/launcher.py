@@ -6,7 +6,6 @@ that variable starts its own.
 """
 
 import contextlib
-import mmap
 import os
 import signal
 import socket
@@ -15,9 +14,9 @@ import sys
 import tempfile
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
+from grader import KIT
 from grader.framing import ProtocolError, receive_frame, send_frame
 
 ARENA_BYTES = 256 << 30  # address space of the device, sparse; its memory is `capacity`
@@ -26,8 +25,6 @@ CONTROL_SECONDS = 60.0
 END_SECONDS = 2.0
 MAX_ANSWER = 64 << 20
 KEPT_OUTPUT = 4096
-KIT = Path(__file__).resolve().parents[2]
-
 PASSED_ON = ("PATH", "CXX", "HOME", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH")
 """Environment variables that a device process gets: kernels are native code and need no others."""
 
@@ -46,36 +43,33 @@ class Control:
     def set_mode(self, empty: bool | None = None, counted: bool | None = None, order_seed: int | None = None) -> None:
         """Run empty kernels, count launches, order threads by a seed; None leaves a setting as it is."""
         settings = {"empty": empty, "counted": counted, "order_seed": order_seed}
-        self._request("set_mode", {name: value for name, value in settings.items() if value is not None})
+        self._request({"verb": "set_mode"} | {name: value for name, value in settings.items() if value is not None})
 
     def counters(self) -> list[dict[str, Any]]:
         """The fields of grader.counters.Counters for each counted launch since the last call."""
-        launches: list[dict[str, Any]] = self._request("counters", {})["launches"]
+        launches: list[dict[str, Any]] = self._request({"verb": "counters"})["launches"]
         return launches
 
     def statistics(self) -> dict[str, int]:
         """Since the start: "launches", and "used" and "peak" bytes of device memory."""
-        return self._request("statistics", {})
+        return self._request({"verb": "statistics"})
 
     def crash_report(self) -> str | None:
         """Where a kernel crashed the device process; None if that has not happened. Never waits."""
-        if self._crash is None:
-            with contextlib.suppress(OSError):
-                self._channel.setblocking(False)
-                if self._channel.recv(1, socket.MSG_PEEK):
-                    self._receive()
+        with contextlib.suppress(OSError):
+            self._channel.setblocking(False)
+            if self._crash is None and self._channel.recv(1, socket.MSG_PEEK):
+                self._receive()
         return self._crash
 
     def close(self) -> None:
         self._channel.close()
 
-    def _request(self, verb: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Raises DeviceError when the process is gone, also during an earlier call."""
+    def _request(self, message: dict[str, Any]) -> dict[str, Any]:
         try:
-            send_frame(self._channel, {"verb": verb, **fields}, deadline=time.monotonic() + CONTROL_SECONDS)
+            send_frame(self._channel, message, deadline=time.monotonic() + CONTROL_SECONDS)
         except OSError:
-            self.crash_report()
-            raise DeviceError(self._crash or "the device process is gone") from None
+            raise DeviceError(self.crash_report() or "the device process is gone") from None
         return self._receive()
 
     def _receive(self) -> dict[str, Any]:
@@ -103,25 +97,18 @@ class DeviceProcess:
         self.control = Control(ours)
         self._printed = b""
         inherited = [client_end.fileno(), control_end.fileno(), self.arena]
-        command = [sys.executable, "-E", "-s", "-B", "-m", "grader.emulator.device"]
-        output = None if inherit_output else subprocess.PIPE
-        try:
+        arguments = map(str, [*inherited, ARENA_BYTES, capacity, cores])
+        with client_end, control_end:
             self.process = subprocess.Popen(
-                [*command, *map(str, [*inherited, ARENA_BYTES, capacity, cores])],
+                [sys.executable, "-E", "-s", "-B", "-m", "grader.emulator.device", *arguments],
                 cwd=KIT,
                 env={name: os.environ[name] for name in PASSED_ON if name in os.environ} | {"LC_ALL": "C.UTF-8"},
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output and subprocess.STDOUT,
+                stdout=None if inherit_output else subprocess.PIPE,
+                stderr=None if inherit_output else subprocess.STDOUT,
                 start_new_session=not inherit_output,
                 pass_fds=inherited,
             )
-        except BaseException:
-            self._release()
-            raise
-        finally:
-            client_end.close()
-            control_end.close()
         if not inherit_output:
             threading.Thread(target=self._drain, daemon=True).start()
 
@@ -139,14 +126,18 @@ class DeviceProcess:
         return self._printed.decode("utf-8", "replace")
 
     def kill(self) -> None:
-        """End the process at once, whatever it does."""
+        """End the process at once, whatever it does, and what it started."""
         if self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if os.getpgid(self.process.pid) == self.process.pid:
                     os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.kill()
             self.process.wait()
-        self._release()
+        self.channel.close()
+        self.control.close()
+        if self.arena >= 0:
+            os.close(self.arena)
+            self.arena = -1
 
     def close(self) -> None:
         """Let the process end by itself, as it does when its user is gone, and wait for that."""
@@ -156,18 +147,10 @@ class DeviceProcess:
         self.kill()
 
     def _drain(self) -> None:
-        stream = self.process.stdout
-        assert stream is not None
-        with stream:
+        assert self.process.stdout is not None
+        with self.process.stdout as stream:
             while chunk := stream.read1(65536):  # type: ignore[attr-defined]
                 self._printed = (self._printed + chunk)[-KEPT_OUTPUT:]
-
-    def _release(self) -> None:
-        self.channel.close()
-        self.control.close()
-        if self.arena >= 0:
-            os.close(self.arena)
-            self.arena = -1
 
 
 def start_device(cores: int | None = None, capacity: int = CAPACITY, *, inherit_output: bool = False) -> DeviceProcess:
@@ -176,13 +159,8 @@ def start_device(cores: int | None = None, capacity: int = CAPACITY, *, inherit_
     `capacity` is its memory in bytes, which costs nothing until it is used. What kernels print is kept for `printed`,
     or with `inherit_output` goes where this process prints. Raises OSError when no process can be started.
     """
-    return DeviceProcess(cores or _usable_cores(), capacity, inherit_output)
-
-
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return DeviceProcess(cores or usable, capacity, inherit_output)
 
 
 def _sparse_file(size: int) -> int:
@@ -192,5 +170,5 @@ def _sparse_file(size: int) -> int:
     else:
         descriptor, path = tempfile.mkstemp()
         os.unlink(path)
-    os.ftruncate(descriptor, size // mmap.PAGESIZE * mmap.PAGESIZE)
+    os.ftruncate(descriptor, size)
     return descriptor

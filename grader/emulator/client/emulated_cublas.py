@@ -1,7 +1,5 @@
 """cublasGemmEx on the emulated GPU; the kit's cublas module finds it beside the emulated pycuda."""
 
-from __future__ import annotations
-
 from pycuda._connection import current
 from pycuda.driver import Stream
 from pycuda.gpuarray import GPUArray
@@ -12,21 +10,9 @@ class CublasError(RuntimeError):
 
 
 def gemm_ex(
-    trans_a: int,
-    trans_b: int,
-    m: int,
-    n: int,
-    k: int,
-    alpha: float,
-    a: GPUArray,
-    lda: int,
-    b: GPUArray,
-    ldb: int,
-    beta: float,
-    c: GPUArray,
-    ldc: int,
-    stream: Stream | None = None,
-) -> None:
+    trans_a: int, trans_b: int, m: int, n: int, k: int, alpha: float, a: GPUArray, lda: int, b: GPUArray, ldb: int,
+    beta: float, c: GPUArray, ldc: int, stream: Stream | None = None,
+) -> None:  # fmt: skip
     """c = alpha · op(a) · op(b) + beta · c by columns; a and b bf16, c bf16 or float32, sums in float32.
 
     trans_a, trans_b: 0 takes the operand as stored, 1 its transpose. Raises CublasError for sizes that cuBLAS refuses;
@@ -39,8 +25,7 @@ def gemm_ex(
                 "cublasGemmEx failed with CUBLAS_STATUS_INVALID_VALUE: a size is negative or a leading dimension is "
                 f"smaller than its matrix's rows (m = {m}, n = {n}, k = {k}, {name} = {leading} for {rows} rows)"
             )
-    sizes = {"m": m, "n": n, "k": k, "lda": lda, "ldb": ldb, "ldc": ldc}
-    pointers = {name: int(array.gpudata or 0) for name, array in (("a", a), ("b", b), ("c", c))}
-    message = {"verb": "gemm", "trans_a": bool(trans_a), "trans_b": bool(trans_b), "alpha": alpha, "beta": beta}
-    c_type = "f32" if c.dtype == "float32" else "bf16"
-    current("cublasGemmEx").send(message | sizes | pointers | {"c_type": c_type})
+    message = {"verb": "gemm", "trans_a": bool(trans_a), "trans_b": bool(trans_b), "m": m, "n": n, "k": k}
+    message |= {"alpha": alpha, "beta": beta, "lda": lda, "ldb": ldb, "ldc": ldc}
+    message |= {name: int(array.gpudata or 0) for name, array in (("a", a), ("b", b), ("c", c))}
+    current("cublasGemmEx").send(message | {"c_type": "f32" if c.dtype == "float32" else "bf16"})

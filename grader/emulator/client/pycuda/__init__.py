@@ -6,24 +6,31 @@ NumPy array passed by value. What is not emulated raises NotImplementedError wit
 """
 
 import sys
-from collections.abc import Sequence
-from types import ModuleType
+from pathlib import Path
+from typing import Any, NoReturn
 
 VERSION = (2026, 1)
-VERSION_STATUS = ""
 VERSION_TEXT = "2026.1"
 
-_NOT_EMULATED = {"characterize", "cumath", "curandom", "debug", "elementwise", "gl", "reduction", "scan", "sparse"}
+_LINES = Path(__file__).with_name("known_names.txt").read_text(encoding="utf-8").splitlines()[2:]
+KNOWN_NAMES = {owner: names.split() for owner, _, names in (line.partition(": ") for line in _LINES)}
 
 
-class _RefuseModules:
-    """Import hook: a part of PyCUDA that the emulator lacks says so, instead of "no module named"."""
+def refuse(owner: str, name: str) -> NoReturn:
+    """What reading an attribute raises that the emulator lacks: is it a name of PyCUDA's, or of nothing?"""
+    if name in KNOWN_NAMES[owner]:
+        raise NotImplementedError(f"{owner}.{name} is not emulated: it needs PyCUDA itself and a GPU")
+    raise AttributeError(f"'{owner}' has no attribute '{name}'")
+
+
+class _Finder:
+    """Import hook: a module of PyCUDA that the emulator lacks says so, instead of "no module named"."""
 
     @staticmethod
-    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
         package, _, module = name.partition(".")
-        if package == "pycuda" and module in _NOT_EMULATED:
-            raise NotImplementedError(f"{name} is not emulated: it needs a GPU and PyCUDA itself")
+        if package == "pycuda" and module in KNOWN_NAMES["pycuda"]:
+            refuse(package, module)
 
 
-sys.meta_path.insert(0, _RefuseModules)  # type: ignore[arg-type]
+sys.meta_path.insert(0, _Finder)  # type: ignore[arg-type]

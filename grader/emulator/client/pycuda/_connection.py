@@ -4,8 +4,6 @@ Launches are one-way messages; what a kernel did wrong is known at the next sync
 fails, as on a GPU. Copies between host and device go straight through the shared memory once nothing is outstanding.
 """
 
-from __future__ import annotations
-
 import atexit
 import importlib.util
 import mmap
@@ -15,7 +13,7 @@ import sys
 import threading
 from bisect import bisect_right, insort
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pycuda._driver import INVALID_CONTEXT, INVALID_VALUE, NOT_INITIALIZED, Error, failure
 
@@ -24,24 +22,20 @@ if importlib.util.find_spec("grader") is None:  # a program that has only the em
 
 from grader.framing import ProtocolError, encode_header, pack_frame, receive_frame
 
-if TYPE_CHECKING:
-    from grader.emulator.launcher import DeviceProcess
-    from pycuda.driver import Context
-
 MAX_ANSWER = 16 << 20  # bytes of an answer; a compiler's messages are the longest
 STICKY = (700, 710, 716, 719)  # CUDA's errors after which a context is of no more use
-STOPPED = "the emulated GPU stopped"
 
 
 class Connection:
-    """Talks to one device process, whose memory is the file `arena`; `own` is that process if we started it."""
+    """Talks to one device process, whose memory is the file `arena`; `own` is its DeviceProcess if we started it."""
 
-    def __init__(self, channel: socket.socket, arena: int, arena_bytes: int, own: DeviceProcess | None = None) -> None:
+    def __init__(self, channel: socket.socket, arena: int, arena_bytes: int, own: Any = None) -> None:
         self.error: tuple[int, str, str] | None = None  # of an earlier kernel: CUDA's number, its text, ours
         self.closed = False
-        self._outstanding = False
+        self.compiled: dict[bytes, dict[str, Any]] = {}
         self._channel = channel
         self._own = own
+        self._outstanding = False
         self._lock = threading.RLock()  # a garbage collection may free memory in the middle of a request
         self._starts: list[int] = []
         self._sizes: dict[int, int] = {}
@@ -63,14 +57,14 @@ class Connection:
 
     def request(self, function: str, header: dict[str, Any]) -> dict[str, Any]:
         """Send one message and wait for its answer; `function` is the driver's name for it, for errors."""
-        self.check(function)
         with self._lock:
             try:
                 self._channel.sendall(pack_frame(encode_header(header)))
                 return receive_frame(self._channel, MAX_ANSWER, 0)[0]
             except BaseException as error:
                 self._lose(error)
-        raise failure(function, *self.error)
+        self.check(function)
+        raise AssertionError
 
     def synchronize(self, function: str) -> None:
         """Wait until everything sent so far is done; raises what went wrong in it."""
@@ -78,9 +72,8 @@ class Connection:
         if not self._outstanding:
             return
         self._outstanding = False
-        error = self.request(function, {"verb": "sync"})["error"]
-        if error:
-            report = error["code"], error["text"], error.get("detail") or ""
+        if error := self.request(function, {"verb": "sync"})["error"]:
+            report = error["code"], error["text"], error["detail"]
             if error["code"] in STICKY:
                 self.error = report
             raise failure("cublasGemmEx" if error["name"].startswith("CUBLAS") else function, *report)
@@ -91,14 +84,14 @@ class Connection:
             raise failure(function, *self.error)
 
     def _lose(self, reason: BaseException) -> None:
-        if isinstance(reason, OSError | EOFError | ProtocolError):
-            report = self._own.control.crash_report() if self._own else None
-            self.error = 0, STOPPED, report or "a kernel crashed it, or it was ended"
-        else:
-            self.error = 0, STOPPED, "an interrupted call left it in an unknown state"
+        expected = isinstance(reason, OSError | EOFError | ProtocolError)
+        crash = self._own.control.crash_report() if self._own and expected else None
+        detail = (
+            "a kernel crashed it, or it was ended" if expected else "an interrupted call left it in an unknown state"
+        )
+        self.error = 0, "the emulated GPU stopped", crash or detail
+        if not expected:
             raise reason
-
-    # Device memory
 
     def register(self, pointer: int, size: int) -> None:
         """Copies may touch these bytes from now on."""
@@ -115,8 +108,7 @@ class Connection:
     def offset(self, function: str, pointer: int, size: int) -> int:
         """Where `size` bytes at a device pointer lie in `memory`; raises LogicError outside an allocation."""
         position = bisect_right(self._starts, pointer) - 1
-        start = self._starts[position] if position >= 0 else 0
-        if position < 0 or pointer + size > start + self._sizes[start]:
+        if position < 0 or pointer + size > self._starts[position] + self._sizes[self._starts[position]]:
             raise failure(function, INVALID_VALUE)
         return pointer - self.base
 
@@ -129,12 +121,12 @@ class Connection:
 
     def forked(self) -> None:
         """A child process must not speak on its parent's socket."""
-        self.error = 0, STOPPED, "a forked process cannot use its parent's"
+        self.error = 0, "the emulated GPU stopped", "a forked process cannot use its parent's"
 
 
 class _Thread(threading.local):
     def __init__(self) -> None:
-        self.contexts: list[Context] = []
+        self.contexts: list[Any] = []  # the thread's stack of driver.Context
 
 
 thread = _Thread()
@@ -160,6 +152,7 @@ def initialize() -> None:
 
 
 def initialized(function: str) -> Connection:
+    """The connection, for a call that needs no context."""
     if _connection is None:
         raise failure(function, NOT_INITIALIZED)
     return _connection
@@ -171,7 +164,7 @@ def current(function: str) -> Connection:
     if not thread.contexts:
         raise failure(function, INVALID_CONTEXT)
     if connection.error:
-        raise failure(function, *connection.error)
+        connection.check(function)
     return connection
 
 

@@ -1,7 +1,5 @@
 """Device and page-locked memory: allocation, copies, memset. Copies block, also those named async."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable
@@ -11,16 +9,16 @@ import numpy as np
 
 from pycuda import _connection
 from pycuda._connection import current
-from pycuda._driver import INVALID_HANDLE, DevicePointer, boost, failure, refuse_conversion, refuse_stream
+from pycuda._driver import INVALID_HANDLE, POINTER, DevicePointer, boost, failure, refuse_value
 
-__all__ = [
-    "AlignedHostAllocation", "DeviceAllocation", "HostAllocation", "PagelockedHostAllocation", "Stream",
-    "aligned_empty", "aligned_empty_like", "aligned_zeros", "aligned_zeros_like", "from_device", "from_device_like",
-    "mem_alloc", "mem_alloc_like", "mem_get_info", "memcpy_dtod", "memcpy_dtod_async", "memcpy_dtoh",
-    "memcpy_dtoh_async", "memcpy_htod", "memcpy_htod_async", "memset_d8", "memset_d8_async", "memset_d16",
-    "memset_d16_async", "memset_d32", "memset_d32_async", "pagelocked_empty", "pagelocked_empty_like",
-    "pagelocked_zeros", "pagelocked_zeros_like", "register_host_memory", "to_device",
-]  # fmt: skip
+__all__ = """
+AlignedHostAllocation DeviceAllocation HostAllocation PagelockedHostAllocation Stream aligned_empty aligned_empty_like
+aligned_zeros aligned_zeros_like from_device from_device_like mem_alloc mem_alloc_like mem_get_info memcpy_dtod
+memcpy_dtod_async memcpy_dtoh memcpy_dtoh_async memcpy_htod memcpy_htod_async memset_d8 memset_d8_async memset_d16
+memset_d16_async memset_d32 memset_d32_async pagelocked_empty pagelocked_empty_like pagelocked_zeros
+pagelocked_zeros_like register_host_memory to_device
+""".split()  # noqa: SIM905
+_SIZE = "unsigned long size"
 
 
 class Stream:
@@ -43,7 +41,7 @@ class Stream:
 
 def check_stream(stream: Any) -> None:
     if stream is not None and not isinstance(stream, Stream):
-        refuse_stream(stream)
+        refuse_value(stream, "pycuda::stream")
 
 
 class DeviceAllocation(DevicePointer):
@@ -79,7 +77,7 @@ def mem_alloc(size: int) -> DeviceAllocation:
     connection = current("cuMemAlloc")
     answer = connection.request("cuMemAlloc", {"verb": "alloc", "bytes": size})
     if error := answer.get("error"):
-        raise failure("cuMemAlloc", error["code"], error["text"], error.get("detail") or "")
+        raise failure("cuMemAlloc", error["code"], error["text"], error["detail"] if size else "")
     connection.register(answer["ptr"], size)
     return DeviceAllocation(answer["ptr"])
 
@@ -165,15 +163,14 @@ def _pair(signature: str, function: str, work: Callable[..., None]) -> tuple[Cal
     return plain, in_stream
 
 
-_POINTER, _SIZE = "unsigned long long", "unsigned long size"
-memcpy_htod, memcpy_htod_async = _pair(f"memcpy_htod({_POINTER} dest, object src)", "cuMemcpyHtoD", _to_device)
-memcpy_dtoh, memcpy_dtoh_async = _pair(f"memcpy_dtoh(object dest, {_POINTER} src)", "cuMemcpyDtoH", _to_host)
+memcpy_htod, memcpy_htod_async = _pair(f"memcpy_htod({POINTER} dest, object src)", "cuMemcpyHtoD", _to_device)
+memcpy_dtoh, memcpy_dtoh_async = _pair(f"memcpy_dtoh(object dest, {POINTER} src)", "cuMemcpyDtoH", _to_host)
 memcpy_dtod, memcpy_dtod_async = _pair(
-    f"memcpy_dtod({_POINTER} dest, {_POINTER} src, {_SIZE})", "cuMemcpyDtoD", _on_device
+    f"memcpy_dtod({POINTER} dest, {POINTER} src, {_SIZE})", "cuMemcpyDtoD", _on_device
 )
 (memset_d8, memset_d8_async), (memset_d16, memset_d16_async), (memset_d32, memset_d32_async) = (
     _pair(
-        f"memset_d{bits}({_POINTER} dest, unsigned {kind} data, {_SIZE})",
+        f"memset_d{bits}({POINTER} dest, unsigned {kind} data, {_SIZE})",
         f"cuMemsetD{bits}",
         functools.partial(_set, bits // 8),
     )
@@ -209,19 +206,15 @@ class HostAllocation(bytearray):
     """The memory of a page-locked or aligned array, which is its `base`."""
 
 
-class PagelockedHostAllocation(HostAllocation):
-    pass
-
-
-class AlignedHostAllocation(HostAllocation):
-    pass
+PagelockedHostAllocation = type("PagelockedHostAllocation", (HostAllocation,), {})
+AlignedHostAllocation = type("AlignedHostAllocation", (HostAllocation,), {})
 
 
 def _host_array(kind: type[HostAllocation], shape: Any, dtype: Any, order: Any, alignment: int) -> np.ndarray:
     extents = shape if isinstance(shape, tuple | list) else (shape,)
     for extent in extents:
         if not isinstance(extent, int):
-            refuse_conversion(extent, "long")
+            refuse_value(extent, "long")
     dtype = np.dtype(dtype)
     memory = kind(math.prod(extents) * dtype.itemsize + alignment)
     start = -np.frombuffer(memory, np.uint8).ctypes.data % alignment

@@ -1,32 +1,18 @@
 """pycuda.gpuarray: arrays in device memory, copied, viewed and filled here; arithmetic on them is not emulated."""
 
-from __future__ import annotations
-
+import functools
 import math
-import numbers
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from pycuda import driver
+from pycuda import KNOWN_NAMES, driver, refuse
 from pycuda._memory import device_bytes
 
+__getattr__ = functools.partial(refuse, "pycuda.gpuarray")
 _NOT_CONTIGUOUS = "only contiguous arrays may be used as arguments to this operation"
-_NOT_EMULATED = frozenset(
-    """
-    all any arange concatenate dot if_positive logical_and logical_not logical_or max maximum min minimum multi_put
-    multi_take multi_take_put reshape splay stack subset_dot subset_max subset_min subset_sum sum take transpose vec
-    where
-    """.split()  # noqa: SIM905
-)
-
-
-def __getattr__(name: str) -> NoReturn:
-    if name in _NOT_EMULATED:
-        raise NotImplementedError(f"pycuda.gpuarray.{name} is not emulated: write a kernel, or use a GPU")
-    raise AttributeError(f"module 'pycuda.gpuarray' has no attribute '{name}'")
 
 
 class ArrayFlags(NamedTuple):
@@ -37,19 +23,19 @@ class ArrayFlags(NamedTuple):
     forc: bool
 
 
-def _packed(itemsize: int, shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+def _packed(itemsize: int, shape: Sequence[int], order: Sequence[int]) -> list[int]:
     """Strides without gaps; the axes in `order` go from the fastest to the slowest."""
     strides = [0] * len(shape)
     for axis in order:
         strides[axis] = itemsize
         itemsize *= shape[axis]
-    return tuple(strides)
+    return strides
 
 
-def _like(array: Any) -> tuple[int, ...]:
-    """Packed strides with the axes of `array` in its own order."""
-    order = sorted(range(len(array.shape)), key=lambda axis: (array.strides[axis], array.shape[axis], axis))
-    return _packed(array.dtype.itemsize, array.shape, order)
+def _packed_like(array: Any) -> list[int]:
+    """Strides without gaps, with the axes of `array` in its own order."""
+    order = sorted(range(array.ndim), key=lambda axis: (array.strides[axis], array.shape[axis], axis))
+    return _packed(array.itemsize, array.shape, order)
 
 
 class GPUArray:
@@ -61,31 +47,24 @@ class GPUArray:
     __array_priority__ = 100
 
     def __init__(
-        self,
-        shape: Any,
-        dtype: Any,
-        allocator: Callable[[int], Any] = driver.mem_alloc,
-        base: Any = None,
-        gpudata: Any = None,
-        strides: Sequence[int] | None = None,
-        order: str = "C",
-    ) -> None:
-        if not isinstance(shape, Sequence | np.ndarray) or np.ndim(shape) == 0:
-            shape = shape.item() if isinstance(shape, np.ndarray) else shape
-            assert isinstance(shape, numbers.Integral)
-            shape = (shape,)
+        self, shape: Any, dtype: Any, allocator: Callable[[int], Any] = driver.mem_alloc, base: Any = None,
+        gpudata: Any = None, strides: Sequence[int] | None = None, order: str = "C",
+    ) -> None:  # fmt: skip
+        if np.ndim(shape) == 0:
+            assert isinstance(shape, int | np.integer | np.ndarray)
+            shape = (int(shape),)
         size = math.prod(shape)
-        self.size = self.mem_size = size.item() if isinstance(size, np.integer) else size
-        self.shape = tuple(int(extent) for extent in shape)
+        self.size = self.mem_size = int(size) if isinstance(size, np.integer) else size
+        self.shape = tuple([int(extent) for extent in shape])
+        self.ndim = len(self.shape)
         self.dtype = np.dtype(dtype)
         self.itemsize = self.dtype.itemsize
         self.nbytes = self.itemsize * self.size
         if strides is None:
             if order not in ("C", "F"):
                 raise ValueError(f"invalid order: {order}")
-            axes = range(len(self.shape))
-            strides = _packed(self.itemsize, self.shape, axes if order == "F" else axes[::-1])
-        self.strides = tuple(int(stride) for stride in strides)
+            strides = _packed(self.itemsize, self.shape, range(self.ndim)[:: 1 if order == "F" else -1])
+        self.strides = tuple([int(stride) for stride in strides])
         self.allocator = allocator
         self.base = base
         if gpudata is None:
@@ -95,11 +74,13 @@ class GPUArray:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
+        data = (int(self.gpudata) if self.gpudata is not None else 0, False)
+        typestr = self.dtype.str
         return {
             "shape": self.shape,
             "strides": self.strides,
-            "data": (int(self.gpudata) if self.gpudata is not None else 0, False),
-            "typestr": self.dtype.str,
+            "data": data,
+            "typestr": typestr,
             "stream": None,
             "version": 3,
         }
@@ -109,19 +90,13 @@ class GPUArray:
         return self.gpudata.__int__()
 
     @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
     def flags(self) -> ArrayFlags:
-        axes = range(len(self.shape))
-        found = []
-        for order in (axes[::-1], axes):
-            packed = _packed(self.itemsize, self.shape, order)
-            found.append(all(self.shape[axis] <= 1 or self.strides[axis] == packed[axis] for axis in axes))
-        return ArrayFlags(*found, any(found))
+        axes = range(self.ndim)
+        packed = [_packed(self.itemsize, self.shape, order) for order in (axes[::-1], axes)]
+        c, f = (all(self.shape[a] <= 1 or self.strides[a] == strides[a] for a in axes) for strides in packed)
+        return ArrayFlags(c, f, c or f)
 
-    # Copies between host and device
+    # Copies
 
     def set(self, ary: np.ndarray, async_: bool = False, stream: driver.Stream | None = None) -> None:
         """Copy a host array of this size and dtype here."""
@@ -136,19 +111,16 @@ class GPUArray:
             _copy(self, ary)
 
     def set_async(self, ary: np.ndarray, stream: driver.Stream | None = None) -> None:
-        self.set(ary, async_=True, stream=stream)
+        self.set(ary)
 
     def get(
-        self,
-        ary: np.ndarray | None = None,
-        pagelocked: bool = False,
-        async_: bool = False,
+        self, ary: np.ndarray | None = None, pagelocked: bool = False, async_: bool = False,
         stream: driver.Stream | None = None,
-    ) -> np.ndarray:
+    ) -> np.ndarray:  # fmt: skip
         """The contents as a host array, a new one unless `ary` is given."""
         if ary is None:
             empty = driver.pagelocked_empty if pagelocked else np.empty
-            ary = np.lib.stride_tricks.as_strided(empty(self.shape, self.dtype), strides=_like(self))
+            ary = np.lib.stride_tricks.as_strided(empty(self.shape, self.dtype), strides=_packed_like(self))
         if self.size != ary.size:
             raise ValueError("self and ary must be the same size")
         if self.shape != ary.shape:
@@ -162,38 +134,35 @@ class GPUArray:
         return ary
 
     def get_async(self, stream: driver.Stream | None = None, ary: np.ndarray | None = None) -> np.ndarray:
-        return self.get(ary=ary, async_=True, stream=stream)
+        return self.get(ary)
 
-    def copy(self) -> GPUArray:
+    def copy(self) -> "GPUArray":
         new = GPUArray(self.shape, self.dtype, self.allocator, strides=self.strides)
-        _copy(new, self)
+        if self.size:
+            _copy(new, self)
         return new
 
-    def fill(self, value: Any, stream: driver.Stream | None = None) -> GPUArray:
+    def fill(self, value: Any, stream: driver.Stream | None = None) -> "GPUArray":
         """Set every element of a contiguous array."""
         if not self.flags.forc:
             raise RuntimeError(_NOT_CONTIGUOUS)
-        pattern = np.full((), value, self.dtype)
-        bits = pattern.tobytes()
-        memset = {1: driver.memset_d8_async, 2: driver.memset_d16_async, 4: driver.memset_d32_async}.get(self.itemsize)
-        if not self.size:
-            return self
-        if memset is not None:
-            memset(int(self.gpudata), int.from_bytes(bits, "little"), self.size, stream)
-        elif not any(bits):
-            driver.memset_d8_async(int(self.gpudata), 0, self.nbytes, stream)
-        else:
-            driver.memcpy_htod(int(self.gpudata), np.full(self.size, pattern))
+        bits = np.full((), value, self.dtype).tobytes()
+        memsets = {1: driver.memset_d8, 2: driver.memset_d16, 4: driver.memset_d32}
+        if self.size and self.itemsize in memsets:
+            memsets[self.itemsize](self.ptr, int.from_bytes(bits, "little"), self.size)
+        elif self.size:
+            driver.memcpy_htod(self.ptr, bits * self.size)
         return self
 
     # Views
 
-    def _view(self, shape: Sequence[int], strides: Sequence[int] | None, offset: int = 0, **other: Any) -> GPUArray:
-        dtype = other.pop("dtype", self.dtype)
+    def _view(
+        self, shape: Sequence[int], strides: Any, offset: int = 0, dtype: Any = None, order: str = "C"
+    ) -> "GPUArray":
         pointer = int(self.gpudata) + offset
-        return GPUArray(shape, dtype, self.allocator, base=self, gpudata=pointer, strides=strides, **other)
+        return GPUArray(shape, dtype or self.dtype, self.allocator, self, pointer, strides, order)
 
-    def reshape(self, *shape: Any, order: str = "C") -> GPUArray:
+    def reshape(self, *shape: Any, order: str = "C") -> "GPUArray":
         """A view of another shape; one extent may be -1."""
         flags = self.flags
         if not flags.forc:
@@ -211,10 +180,10 @@ class GPUArray:
             raise ValueError("total size of new array must be unchanged")
         return self._view(shape, None, order=order)
 
-    def ravel(self) -> GPUArray:
+    def ravel(self) -> "GPUArray":
         return self.reshape(self.size)
 
-    def view(self, dtype: Any = None) -> GPUArray:
+    def view(self, dtype: Any = None) -> "GPUArray":
         """The same bytes as another dtype; the fastest axis grows or shrinks."""
         dtype = self.dtype if dtype is None else np.dtype(dtype)
         axis = min(range(self.ndim), key=lambda axis: abs(self.strides[axis]))
@@ -225,36 +194,22 @@ class GPUArray:
         strides[axis] = strides[axis] * dtype.itemsize // self.itemsize
         return self._view(shape, strides, dtype=dtype)
 
-    def squeeze(self) -> GPUArray:
-        axes = [axis for axis, extent in enumerate(self.shape) if extent > 1]
-        return self._view([self.shape[axis] for axis in axes], [self.strides[axis] for axis in axes])
-
-    def transpose(self, axes: Sequence[int] | None = None) -> GPUArray:
-        axes = range(self.ndim)[::-1] if axes is None else axes
-        if len(axes) != self.ndim:
-            raise ValueError("axes don't match array")
-        return self._view([self.shape[axis] for axis in axes], [self.strides[axis] for axis in axes])
-
-    T = property(transpose)
-
-    def __getitem__(self, index: Any) -> GPUArray:
+    def __getitem__(self, index: Any) -> "GPUArray":
         """A view, by integers, slices, Ellipsis and newaxis.
 
         As in PyCUDA a slice that ends before it starts is not empty: a[5:2] has three elements, from index 5 on.
         """
         entries = list(index) if isinstance(index, tuple) else [index]
-        if entries.count(Ellipsis) > 1:
+        places = [place for place, entry in enumerate(entries) if entry is Ellipsis]
+        if len(places) > 1:
             raise IndexError("more than one ellipsis not allowed in index")
-        if Ellipsis in entries:
-            position = entries.index(Ellipsis)
-            missing = self.ndim - sum(entry is not None for entry in entries) + 1
-            if missing < 0:
-                raise IndexError("invalid use of ellipsis in index")
-            entries[position : position + 1] = [slice(None)] * missing
+        for place in places:
+            missing = self.ndim + 1 - sum(entry is not None for entry in entries)
+            entries[place : place + 1] = [slice(None)] * missing
         shape: list[int] = []
         strides: list[int] = []
         offset = axis = 0
-        for position, entry in enumerate(entries):
+        for place, entry in enumerate(entries):
             if entry is None:
                 shape.append(1)
                 strides.append(0)
@@ -266,13 +221,13 @@ class GPUArray:
                 shape.append((abs(stop - start) - 1) // abs(step) + 1)
                 strides.append(step * stride)
                 offset += start * stride
-            elif isinstance(entry, int | np.integer):
-                if not -extent <= entry < extent:
-                    raise IndexError(f"subindex in axis {position} out of range")
-                offset += stride * (int(entry) % extent)
+            elif not isinstance(entry, int | np.integer):
+                raise IndexError(f"invalid subindex in axis {place}")
+            elif not -extent <= entry < extent:
+                raise IndexError(f"subindex in axis {place} out of range")
             else:
-                raise IndexError(f"invalid subindex in axis {position}")
-        return self._view(shape + list(self.shape[axis:]), strides + list(self.strides[axis:]), offset)
+                offset += stride * (int(entry) % extent)
+        return self._view([*shape, *self.shape[axis:]], [*strides, *self.strides[axis:]], offset)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         view = self[index]
@@ -288,8 +243,9 @@ class GPUArray:
 
     def __bool__(self) -> bool:
         if self.size != 1:
-            text = "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
-            raise ValueError(text)
+            raise ValueError(
+                "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
+            )
         return bool(self.get())
 
     def __str__(self) -> str:
@@ -302,21 +258,15 @@ class GPUArray:
         raise TypeError("GPUArrays are not hashable.")
 
 
-def _refusal(name: str) -> Callable[..., NoReturn]:
-    def refuse(self: GPUArray, *arguments: Any, **keywords: Any) -> NoReturn:
-        raise NotImplementedError(f"GPUArray.{name} is not emulated: write a kernel, or use a GPU")
+def _refusal(name: str) -> Any:
+    def refusal(self: GPUArray, *arguments: Any) -> NoReturn:
+        refuse("pycuda.gpuarray.GPUArray", name)
 
-    return refuse
+    return refusal if name.startswith("__") else property(refusal)
 
 
-for _name in """
-    add radd iadd sub rsub isub mul rmul imul truediv rtruediv itruediv pow rpow ipow neg pos abs eq ne lt le gt ge
-    """.split():  # noqa: SIM905
-    setattr(GPUArray, f"__{_name}__", _refusal(f"__{_name}__"))
-for _name in "all any astype bind_to_texref bind_to_texref_ext conj mul_add reverse".split():  # noqa: SIM905
+for _name in KNOWN_NAMES["pycuda.gpuarray.GPUArray"]:
     setattr(GPUArray, _name, _refusal(_name))
-for _name in ("real", "imag"):
-    setattr(GPUArray, _name, property(_refusal(_name)))
 
 
 def _copy(target: Any, source: Any) -> None:
@@ -331,49 +281,46 @@ def _copy(target: Any, source: Any) -> None:
         raise ValueError("src and dst must be same shape")
     if source.dtype != target.dtype:
         raise TypeError("src and dst must have same dtype")
-    if target.flags.forc and source.flags.forc:
-        _copy_flat(target, source)
-        return
-    axes = [axis for axis in sorted(range(len(source.shape)), key=source.strides.__getitem__) if source.shape[axis] > 1]
-    strides = [target.strides[axis] for axis in axes]
-    if strides != sorted(strides):
+    if not (target.flags.forc and source.flags.forc):
+        _copy_strided(target, source)
+    elif isinstance(target, np.ndarray):
+        driver.memcpy_dtoh(target, source.ptr)
+    elif isinstance(source, np.ndarray):
+        driver.memcpy_htod(target.ptr, source)
+    else:
+        driver.memcpy_dtod(target.ptr, source.ptr, source.nbytes)
+
+
+def _copy_strided(target: Any, source: Any) -> None:
+    axes = [axis for axis in range(source.ndim) if source.shape[axis] > 1]
+    ordered = [target.strides[axis] for axis in sorted(axes, key=source.strides.__getitem__)]
+    if ordered != sorted(ordered):
         raise ValueError("src and dst must have same order")
     if min((*source.strides, *target.strides)) < 0:
         raise OverflowError("can't convert negative value to unsigned int")
-    _host_view(target)[...] = _host_view(source)
+    _in_numpy(target)[...] = _in_numpy(source)
 
 
-def _copy_flat(target: Any, source: Any) -> None:
-    if isinstance(target, np.ndarray):
-        driver.memcpy_dtoh(target, int(source.gpudata))
-    elif isinstance(source, np.ndarray):
-        driver.memcpy_htod(int(target.gpudata), source)
-    else:
-        driver.memcpy_dtod(int(target.gpudata), int(source.gpudata), source.nbytes)
-
-
-def _host_view(array: Any) -> np.ndarray:
-    """A NumPy view of an array with gaps, on the device too, once all work before is done."""
+def _in_numpy(array: Any) -> np.ndarray:
+    """A NumPy view of an array, on the device too, once all work before is done."""
     if isinstance(array, np.ndarray):
         return array
     span = sum((extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True))
-    memory = device_bytes("cuMemcpy2D", int(array.gpudata), span + array.itemsize)
+    memory = device_bytes("cuMemcpy2D", array.ptr, span + array.itemsize)
     return np.ndarray(array.shape, array.dtype, memory, strides=array.strides)
 
 
 empty = GPUArray
 
 
-def to_gpu(ary: np.ndarray, allocator: Callable[[int], Any] = driver.mem_alloc) -> GPUArray:
+def to_gpu(ary: np.ndarray, allocator: Any = driver.mem_alloc) -> GPUArray:
     """A copy of a host array on the device."""
-    result = GPUArray(ary.shape, ary.dtype, allocator, strides=_like(ary))
+    result = GPUArray(ary.shape, ary.dtype, allocator, strides=_packed_like(ary))
     result.set(ary)
     return result
 
 
-def to_gpu_async(
-    ary: np.ndarray, allocator: Callable[[int], Any] = driver.mem_alloc, stream: driver.Stream | None = None
-) -> GPUArray:
+def to_gpu_async(ary: np.ndarray, allocator: Any = driver.mem_alloc, stream: driver.Stream | None = None) -> GPUArray:
     return to_gpu(ary, allocator)
 
 
