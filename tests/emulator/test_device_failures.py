@@ -1,0 +1,201 @@
+"""What a program and the owner of the device process see when a kernel goes wrong or the process dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grader.emulator.launcher import DeviceError, DeviceProcess, start_device
+from tests.emulator.conftest import CLIENT, Program
+
+START = """
+import gc, sys
+import numpy as np, pycuda.autoinit, pycuda.driver as drv, pycuda.gpuarray as gpuarray
+from pycuda.compiler import SourceModule
+
+def attempt(call):
+    try:
+        call()
+        print("fine", flush=True)
+    except drv.Error as error:
+        print(f"{type(error).__name__}: {error}", flush=True)
+
+def kernel(body):
+    source = 'extern "C" __global__ void k(float* out, int n) { int i = threadIdx.x; ' + body + " }"
+    return SourceModule(source, no_extern_c=True).get_function("k")
+
+out = gpuarray.zeros(64, np.float32)
+call = lambda body: kernel(body)(out, np.int32(1 << 28), block=(32, 1, 1))
+"""
+STOPPED = "LogicError: cuCtxSynchronize failed: the emulated GPU stopped - "
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        ("if (i == 3) out[n] = 1;", "LogicError: cuCtxSynchronize failed: an illegal memory access was encountered - "),
+        ("*(float4*)(out + 1) = float4();", "LogicError: cuCtxSynchronize failed: misaligned address - "),
+        ("assert(i != 3);", "LogicError: cuCtxSynchronize failed: device-side assert triggered - "),
+        ("if (i == 3) __trap();", "LaunchError: cuCtxSynchronize failed: unspecified launch failure - "),
+    ],
+    ids=["wild", "misaligned", "assert", "trap"],
+)
+def test_error_comes_with_the_next_synchronisation_and_stays(body: str, error: str, program: Program) -> None:
+    result = program(
+        START + f"attempt(lambda: call({body!r}))\n"
+        "attempt(drv.Context.synchronize)\n"
+        "attempt(lambda: drv.mem_alloc(4))\n"
+        "attempt(lambda: drv.memcpy_htod(out.gpudata, np.zeros(4)))\n"
+        "attempt(lambda: call('out[i] = 1;'))\n"
+        "attempt(drv.Event)\n"
+        "del out\n"
+    )
+    lines = result.stdout.splitlines()
+    assert lines[0] == "fine"  # the launch itself returns
+    assert lines[1].startswith(error)
+    assert "kernel k, block (0,0,0), thread (" in lines[1]
+    reason = lines[1].partition(" failed: ")[2]
+    functions = [line.partition(" failed: ") for line in lines[2:]]
+    kind = error.partition(":")[0]
+    assert [name for name, _, _ in functions] == [
+        f"{kind}: {function}" for function in ("cuMemAlloc", "cuMemcpyHtoD", "cuModuleLoadDataEx", "cuEventCreate")
+    ]
+    assert {text for _, _, text in functions} == {reason}
+    warning = f"PyCUDA WARNING: a clean-up operation failed (dead context maybe?)\ncuMemFree failed: {reason}"
+    assert result.stderr.startswith(warning)
+    assert result.returncode == 0
+
+
+def test_copies_and_events_synchronise(program: Program) -> None:
+    """The first of these calls after a bad kernel reports it, under its own name."""
+    calls = {
+        "out.get()": "cuMemcpyDtoH",
+        "drv.Stream().synchronize()": "cuStreamSynchronize",
+        "drv.Event().record().synchronize()": "cuEventSynchronize",
+        "out.set(np.zeros(64, np.float32))": "cuMemcpyHtoD",
+    }
+    for source, function in calls.items():
+        result = program(START + f"call('if (i == 3) out[n] = 1;')\nattempt(lambda: {source})")
+        assert result.stdout.startswith(f"LogicError: {function} failed: an illegal memory access was encountered")
+
+
+def test_kernel_that_crashes_the_device_process(program: Program) -> None:
+    result = program(
+        START + "call('memset(out + (1l << 30), 0, 100000);')\n"
+        "attempt(drv.Context.synchronize)\nattempt(drv.Context.synchronize)\nattempt(lambda: drv.mem_alloc(4))"
+    )
+    first, second, third = result.stdout.splitlines()
+    assert first.startswith(f"{STOPPED}kernel k: access to address")
+    assert second == first
+    assert third == first.replace("cuCtxSynchronize", "cuMemAlloc")
+    assert "Traceback" not in result.stderr
+
+
+def test_program_ends_while_a_kernel_hangs(program: Program) -> None:
+    """The device process that the program started does not outlive it."""
+    start = time.monotonic()
+    result = program(START + "call('while (((volatile float*)out)[i] == 0) {}')\nprint('launched')")
+    assert result.stdout == "launched\n"
+    assert result.returncode == 0
+    assert time.monotonic() - start < 20
+
+
+def test_flood_of_printf_reaches_the_terminal_and_ends(program: Program) -> None:
+    result = program(START + "call('for (int j = 0; j < 3000; ++j) printf(\"%d line\\\\n\", i);')\nattempt(out.get)")
+    assert result.stdout.endswith("fine\n")
+    assert result.stdout.count("0 line\n") >= 3000
+
+
+# A device process that somebody else than its user owns, as the grader does
+
+
+@pytest.fixture
+def device() -> Iterator[DeviceProcess]:
+    process = start_device(cores=1)
+    yield process
+    process.kill()
+
+
+def start_program(device: DeviceProcess, source: str, folder: Path) -> "subprocess.Popen[str]":
+    script = folder / "program.py"
+    script.write_text(f"import sys\nsys.path.insert(0, {str(CLIENT)!r})\n{START}{source}")
+    return subprocess.Popen(
+        [sys.executable, "-B", str(script)],
+        env=os.environ | device.environment(),
+        pass_fds=device.pass_fds,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_owner_ends_a_kernel_that_hangs(device: DeviceProcess, tmp_path: Path) -> None:
+    source = "call('while (((volatile float*)out)[i] == 0) {}')\nprint('launched', flush=True)\n"
+    user = start_program(device, source + "attempt(drv.Context.synchronize)\ndel out", tmp_path)
+    assert user.stdout is not None
+    assert user.stdout.readline() == "launched\n"
+    device.kill()
+    output, errors = user.communicate(timeout=20)
+    assert output == f"{STOPPED}a kernel crashed it, or it was ended\n"
+    assert errors.startswith("PyCUDA WARNING: a clean-up operation failed (dead context maybe?)\ncuMemFree failed: the")
+    assert user.returncode == 0
+    assert device.control.crash_report() is None
+
+
+def test_device_process_dies_between_calls(device: DeviceProcess, tmp_path: Path) -> None:
+    source = "import time\nprint('ready', flush=True)\ntime.sleep(0.5)\nattempt(lambda: out.fill(1))\nattempt(out.get)"
+    user = start_program(device, source, tmp_path)
+    assert user.stdout is not None
+    assert user.stdout.readline() == "ready\n"
+    os.kill(device.process.pid, signal.SIGKILL)
+    output, _ = user.communicate(timeout=20)
+    assert "cuMemcpyDtoH failed: the emulated GPU stopped" in output.splitlines()[-1]
+    with pytest.raises(DeviceError):
+        device.control.counters()
+
+
+def test_owner_reads_where_a_kernel_crashed(device: DeviceProcess, tmp_path: Path) -> None:
+    assert device.control.crash_report() is None
+    source = "call('memset(out + (1l << 30), 0, 100000);')\nattempt(drv.Context.synchronize)"
+    output, _ = start_program(device, source, tmp_path).communicate(timeout=20)
+    assert output.startswith(STOPPED)
+    report = device.control.crash_report()
+    assert report is not None
+    assert report.startswith("kernel k: access to address")
+    assert device.control.crash_report() == report
+    with pytest.raises(DeviceError):
+        device.control.set_mode(counted=True)
+
+
+def test_owner_keeps_the_end_of_a_flood(device: DeviceProcess, tmp_path: Path) -> None:
+    source = "call('for (int j = 0; j < 3000; ++j) printf(\"%d line\\\\n\", i);')\nattempt(out.get)"
+    output, _ = start_program(device, source, tmp_path).communicate(timeout=30)
+    assert output == "fine\n"
+    deadline = time.monotonic() + 5
+    while not device.printed().endswith("31 line\n") and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert device.printed().endswith("31 line\n")
+    assert len(device.printed()) <= 4096
+
+
+def test_control_reaches_the_launches_of_the_user(device: DeviceProcess, tmp_path: Path) -> None:
+    device.control.set_mode(empty=True)
+    source = "out.fill(2)\ncall('out[i] = 5;')\nprint(out.get()[0], flush=True)"
+    output, _ = start_program(device, source, tmp_path).communicate(timeout=20)
+    assert output == "2.0\n"
+    assert device.control.statistics()["launches"] == 1
+
+
+def test_capacity_is_what_the_owner_gave(tmp_path: Path) -> None:
+    small = start_device(cores=1, capacity=1 << 20)
+    source = "print(drv.mem_get_info()[1], flush=True)\nattempt(lambda: drv.mem_alloc(1 << 20))"
+    output, _ = start_program(small, source, tmp_path).communicate(timeout=20)
+    small.kill()
+    total, error = output.splitlines()
+    assert int(total) == 1 << 20
+    assert error.startswith("MemoryError: cuMemAlloc failed: out of memory")
