@@ -67,6 +67,7 @@ ERRORS = {
     1: ("CUDA_ERROR_INVALID_VALUE", "invalid argument"),
     7: ("CUBLAS_STATUS_INVALID_VALUE", "an unsupported value or parameter was passed to the function"),
     2: ("CUDA_ERROR_OUT_OF_MEMORY", "out of memory"),
+    100: ("CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"),
     700: ("CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"),
     701: ("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"),
     710: ("CUDA_ERROR_ASSERT", "device-side assert triggered"),
@@ -143,7 +144,7 @@ class Device:
         self.base = self.runtime.map(arena_file, arena_bytes, capacity)
         if not self.base:
             raise OSError("the device's memory cannot be mapped: is the address space limited (ulimit -v)?")
-        self.arena_bytes, self.capacity = arena_bytes, capacity
+        self.arena_bytes, self.capacity, self.cores = arena_bytes, capacity, cores
         self.modules: dict[int, Kernels] = {}
         self.events: dict[int, int] = {}
         self.error: dict[str, Any] | None = None
@@ -162,7 +163,7 @@ class Device:
             "capacity": self.capacity,
             "name": "PagedLab emulated GPU",
             "compute_capability": [8, 6],
-            "attributes": ATTRIBUTES,
+            "attributes": ATTRIBUTES | {"MULTIPROCESSOR_COUNT": self.cores},
         }
 
     def alloc(self, bytes: int) -> dict[str, Any]:
@@ -311,7 +312,11 @@ ONE_WAY = ("free", "launch", "memset", "copy", "gemm", "record")
 def main() -> None:
     client_fd, control_fd, arena_fd, arena_bytes, capacity, cores = map(int, sys.argv[1:])
     client, control = socket.socket(fileno=client_fd), socket.socket(fileno=control_fd)
-    device = Device(arena_fd, arena_bytes, capacity, cores, control_fd)
+    try:
+        device = Device(arena_fd, arena_bytes, capacity, cores, control_fd)
+    except (CompileError, OSError) as reason:  # no compiler, or too little address space: the first answer says so
+        send_frame(client, {"error": error(100, str(reason).strip())})
+        return
     while True:
         ready, _, _ = select.select([control, client], [], [])
         try:

@@ -191,6 +191,16 @@ def test_control_reaches_the_launches_of_the_user(device: DeviceProcess, tmp_pat
     assert device.control.statistics()["launches"] == 1
 
 
+def test_machine_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    device = start_device()
+    _, errors = start_program(device, "", tmp_path).communicate(timeout=20)
+    device.kill()
+    assert "RuntimeError: cuInit failed: no CUDA-capable device is detected - no C++ compiler was found: " in errors
+    assert device.printed() == ""
+
+
 def test_capacity_is_what_the_owner_gave(tmp_path: Path) -> None:
     small = start_device(cores=1, capacity=1 << 20)
     source = "print(drv.mem_get_info()[1], flush=True)\nattempt(lambda: drv.mem_alloc(1 << 20))"

@@ -40,6 +40,8 @@ class Connection:
         self._starts: list[int] = []
         self._sizes: dict[int, int] = {}
         self.properties = self.request("cuInit", {"verb": "hello"})
+        if error := self.properties.get("error"):
+            raise failure("cuInit", error["code"], error["text"], error["detail"])
         self.base: int = self.properties["base"]
         self.memory = memoryview(mmap.mmap(arena, arena_bytes))
 
