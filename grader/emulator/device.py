@@ -45,6 +45,7 @@ A kernel that crashes this process makes it send {"crash": "kernel â€¦, block (â
 socket before it ends.
 """
 
+import contextlib
 import ctypes
 import select
 import socket
@@ -315,7 +316,9 @@ def main() -> None:
     try:
         device = Device(arena_fd, arena_bytes, capacity, cores, control_fd)
     except (CompileError, OSError) as reason:  # no compiler, or too little address space: the first answer says so
-        send_frame(client, {"error": error(100, str(reason).strip())})
+        with contextlib.suppress(EOFError):
+            receive_frame(client, MAX_HEADER, 0)
+            send_frame(client, {"error": error(100, str(reason).strip())})
         return
     while True:
         ready, _, _ = select.select([control, client], [], [])
