@@ -1,0 +1,35 @@
+"""Draws the handouts' figures: `python assignments/figures/draw.py [FOLDER]` writes one SVG file each."""
+
+import sys
+from pathlib import Path
+
+from drawings import formats, launches, memory, products, reductions, rotation, transformer
+
+FIGURES = (
+    launches.grid_of_threads,
+    launches.host_and_device,
+    formats.safetensors_file,
+    formats.bf16_bits,
+    memory.embedding_gather,
+    memory.coalescing,
+    reductions.reduction_tree,
+    reductions.warp_shuffle,
+    rotation.rope_pairs,
+    rotation.rope_scaling,
+    reductions.softmax_sweeps,
+    products.column_major,
+    products.matmul_tiles,
+    transformer.gqa_heads,
+    transformer.causal_mask,
+    transformer.llama_forward,
+)
+
+
+def main() -> None:
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent)
+    for draw in FIGURES:
+        draw().write(folder)
+
+
+if __name__ == "__main__":
+    main()
