@@ -5,7 +5,7 @@ Started by launcher.py, with the kit's folder as current folder, as
     python -E -s -B -m grader.emulator.device CLIENT_FD CONTROL_FD ARENA_FD ARENA_BYTES CAPACITY CORES
 
 The descriptors are inherited: two ends of stream socket pairs and a sparse file of ARENA_BYTES, shared with the client.
-CAPACITY is the memory in bytes that programs may allocate. The process ends when the client's socket is closed.
+CAPACITY is the memory in bytes that programs may allocate. The process ends with the client's socket or the control socket.
 
 Every message is a frame of grader.framing. Device pointers are addresses in this process; a client reaches the same
 byte at `pointer - base` in the shared file, after a `sync` that waits for outstanding work. Messages are worked off in
@@ -47,9 +47,11 @@ socket before it ends.
 
 import contextlib
 import ctypes
+import os
 import select
 import socket
 import sys
+import threading
 import time
 from typing import Any
 
@@ -310,9 +312,18 @@ ANSWERED = ("hello", "alloc", "memory", "compile", "event", "sync")
 ONE_WAY = ("free", "launch", "memset", "copy", "gemm", "record")
 
 
+def end_with_owner(control: socket.socket) -> None:
+    """End this process when its owner is gone, also in the middle of a kernel that never ends."""
+    waiting = select.poll()
+    waiting.register(control, 0)  # no event but the peer's end, which is always reported
+    waiting.poll()
+    os._exit(1)
+
+
 def main() -> None:
     client_fd, control_fd, arena_fd, arena_bytes, capacity, cores = map(int, sys.argv[1:])
     client, control = socket.socket(fileno=client_fd), socket.socket(fileno=control_fd)
+    threading.Thread(target=end_with_owner, args=(control,), daemon=True).start()
     try:
         device = Device(arena_fd, arena_bytes, capacity, cores, control_fd)
     except (CompileError, OSError) as reason:  # no compiler, or too little address space: the first answer says so

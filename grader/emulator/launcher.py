@@ -106,7 +106,7 @@ class DeviceProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=None if inherit_output else subprocess.PIPE,
                 stderr=None if inherit_output else subprocess.STDOUT,
-                start_new_session=not inherit_output,
+                start_new_session=True,  # Ctrl-C is for the program that uses the device
                 pass_fds=inherited,
             )
         if not inherit_output:
@@ -129,9 +129,7 @@ class DeviceProcess:
         """End the process at once, whatever it does, and what it started."""
         if self.process.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                if os.getpgid(self.process.pid) == self.process.pid:
-                    os.killpg(self.process.pid, signal.SIGKILL)
-                self.process.kill()
+                os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
         self.channel.close()
         self.control.close()

@@ -105,6 +105,26 @@ def test_program_ends_while_a_kernel_hangs(program: Program) -> None:
     assert time.monotonic() - start < 20
 
 
+def test_device_process_ends_with_a_program_that_is_killed(program: Program) -> None:
+    source = (
+        "import os\ncall('while (((volatile float*)out)[i] == 0) {}')\n"
+        "print(drv._connection._connection._own.process.pid, flush=True)\nos.kill(os.getpid(), 9)"
+    )
+    number = int(program(START + source).stdout)
+    deadline = time.monotonic() + 5
+    while _is_running(number) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _is_running(number)
+
+
+def _is_running(number: int) -> bool:
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    return not Path(f"/proc/{number}/stat").exists() or ") Z " not in Path(f"/proc/{number}/stat").read_text()
+
+
 def test_flood_of_printf_reaches_the_terminal_and_ends(program: Program) -> None:
     result = program(START + "call('for (int j = 0; j < 3000; ++j) printf(\"%d line\\\\n\", i);')\nattempt(out.get)")
     assert result.stdout.endswith("fine\n")

@@ -55,7 +55,7 @@ class Connection:
             try:
                 self._channel.sendall(frame)
             except BaseException as error:
-                self._lose(error)
+                self._interrupted(error)
 
     def request(self, function: str, header: dict[str, Any]) -> dict[str, Any]:
         """Send one message and wait for its answer; `function` is the driver's name for it, for errors."""
@@ -64,7 +64,7 @@ class Connection:
                 self._channel.sendall(pack_frame(encode_header(header)))
                 return receive_frame(self._channel, MAX_ANSWER, 0)[0]
             except BaseException as error:
-                self._lose(error)
+                self._interrupted(error)
         self.check(function)
         raise AssertionError
 
@@ -85,15 +85,16 @@ class Connection:
         if self.error:
             raise failure(function, *self.error)
 
-    def _lose(self, reason: BaseException) -> None:
-        expected = isinstance(reason, OSError | EOFError | ProtocolError)
-        crash = self._own.control.crash_report() if self._own and expected else None
-        detail = (
-            "a kernel crashed it, or it was ended" if expected else "an interrupted call left it in an unknown state"
-        )
-        self.error = 0, "the emulated GPU stopped", crash or detail
-        if not expected:
-            raise reason
+    def lose(self, reason: str) -> None:
+        """From now on every call fails."""
+        self.error = 0, "the emulated GPU stopped", reason
+
+    def _interrupted(self, error: BaseException) -> None:
+        if not isinstance(error, OSError | EOFError | ProtocolError):
+            self.lose("an interrupted call left it in an unknown state")
+            raise error
+        report = self._own.control.crash_report() if self._own else None
+        self.lose(report or "a kernel crashed it, or it was ended")
 
     def register(self, pointer: int, size: int) -> None:
         """Copies may touch these bytes from now on."""
@@ -121,10 +122,6 @@ class Connection:
         if self._own:
             self._own.close()
 
-    def forked(self) -> None:
-        """A child process must not speak on its parent's socket."""
-        self.error = 0, "the emulated GPU stopped", "a forked process cannot use its parent's"
-
 
 class _Thread(threading.local):
     def __init__(self) -> None:
@@ -150,7 +147,7 @@ def initialize() -> None:
         own = start_device(inherit_output=True)
         _connection = Connection(own.channel, own.arena, own.arena_bytes, own)
     atexit.register(_connection.close)
-    os.register_at_fork(after_in_child=_connection.forked)
+    os.register_at_fork(after_in_child=lambda: _connection.lose("a forked process cannot use its parent's"))
 
 
 def initialized(function: str) -> Connection:

@@ -3,8 +3,9 @@
 import functools
 import math
 import warnings
+from collections import namedtuple
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -15,12 +16,7 @@ __getattr__ = functools.partial(refuse, "pycuda.gpuarray")
 _NOT_CONTIGUOUS = "only contiguous arrays may be used as arguments to this operation"
 
 
-class ArrayFlags(NamedTuple):
-    """How an array lies in memory; `forc` is either order."""
-
-    c_contiguous: bool
-    f_contiguous: bool
-    forc: bool
+ArrayFlags = namedtuple("ArrayFlags", "c_contiguous f_contiguous forc")  # forc: either order
 
 
 def _packed(itemsize: int, shape: Sequence[int], order: Sequence[int]) -> list[int]:
@@ -258,15 +254,9 @@ class GPUArray:
         raise TypeError("GPUArrays are not hashable.")
 
 
-def _refusal(name: str) -> Any:
-    def refusal(self: GPUArray, *arguments: Any) -> NoReturn:
-        refuse("pycuda.gpuarray.GPUArray", name)
-
-    return refusal if name.startswith("__") else property(refusal)
-
-
 for _name in KNOWN_NAMES["pycuda.gpuarray.GPUArray"]:
-    setattr(GPUArray, _name, _refusal(_name))
+    _refusal = functools.partial(lambda name, *arguments: refuse("pycuda.gpuarray.GPUArray", name), _name)
+    setattr(GPUArray, _name, _refusal if _name.startswith("__") else property(_refusal))
 
 
 def _copy(target: Any, source: Any) -> None:
