@@ -86,7 +86,7 @@ class _Rewriter:
             elif token.text == "}" and self.scopes:
                 self.scopes.pop()
             elif token.text == "__global__":
-                self._kernel(begin, i)
+                self._kernel(begin)
             elif token.text == "__shared__":
                 self._shared(begin, i)
             elif token.text == "__device__":
@@ -122,20 +122,17 @@ class _Rewriter:
             return "C"
         return "namespace" if "namespace" in words else "block"
 
-    def _kernel(self, begin: int, at: int) -> None:
+    def _kernel(self, begin: int) -> None:
         """Describe a kernel to the runtime behind its body, when it has one and can be found by its plain name."""
         i, bounds = begin, "1024"
-        while not (self._kind(i) == "name" and self._text(i + 1) == "(" and i > at):
+        while not (self._kind(i) == "name" and self._text(i + 1) == "(") or self._text(i) in _WITH_ARGUMENTS:
+            if self._text(i) in ("", "{", "}", ";"):
+                return
             if self._text(i) in _WITH_ARGUMENTS and self._text(i + 1) == "(":
                 end = self._closing(i + 1)
-                if self._text(i) == "__launch_bounds__":
-                    bounds = self._first_argument(i + 1, end)
+                bounds = self._first_argument(i + 1, end) if self._text(i) == "__launch_bounds__" else bounds
                 i = end
-            elif self._text(i) in ("", "{", "}", ";"):
-                return
             i += 1
-            if self._text(i) in _WITH_ARGUMENTS:
-                continue
         name = self._text(i)
         words = {token.text for token in self.tokens[begin:i]}
         if '"C"' in words or "C" in self.scopes:

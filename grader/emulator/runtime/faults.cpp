@@ -43,7 +43,7 @@ int explain(int signal_number, const siginfo_t* info, char* text, size_t size) {
         return LAUNCH_FAILED;
     }
     const Fiber* fiber = running_block ? running_block->fiber() : nullptr;
-    if (fiber != nullptr && address >= fiber->stack && address < fiber->stack + getpagesize()) {
+    if (fiber != nullptr && address >= fiber->stack && address < fiber->stack + GUARD_BYTES) {
         snprintf(text, size, "a thread's local arrays are too large, or its recursion too deep");
         return LAUNCH_FAILED;
     }

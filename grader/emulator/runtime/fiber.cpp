@@ -2,7 +2,6 @@
 #include "fiber.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <new>
@@ -15,10 +14,9 @@ Fiber* FiberPool::take() {
         free_.pop_back();
         return fiber;
     }
-    const size_t page = static_cast<size_t>(getpagesize());
-    void* memory = mmap(nullptr, STACK_BYTES + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(nullptr, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    mprotect(memory, page, PROT_NONE);
+    mprotect(memory, GUARD_BYTES, PROT_NONE);
     Fiber* fiber = new Fiber{nullptr, static_cast<char*>(memory)};
     prepare(fiber, fibers_.size());
     fibers_.push_back(fiber);
@@ -35,8 +33,7 @@ void FiberPool::reset() {
 
 void FiberPool::prepare(Fiber* fiber, size_t index) {
     // Stacks begin at different offsets into their pages: at equal ones, all would share a few sets of the cache.
-    const size_t page = static_cast<size_t>(getpagesize());
-    char* top = fiber->stack + page + STACK_BYTES - 64 - index % 16 * 192;
+    char* top = fiber->stack + GUARD_BYTES + STACK_BYTES - 64 - index % 16 * 192;
     void** words = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(top) & ~uintptr_t{15});
     words -= SAVED_WORDS;
     for (size_t i = 0; i < SAVED_WORDS; i++) words[i] = nullptr;

@@ -13,15 +13,15 @@ constexpr size_t SAVED_WORDS = 2, ENTRY_WORD = 0, POPPED_BYTES = 8;
 constexpr size_t SAVED_WORDS = 20, ENTRY_WORD = 2, POPPED_BYTES = 0;
 #endif
 
-constexpr size_t STACK_BYTES = 256 * 1024;
+constexpr size_t STACK_BYTES = 256 * 1024, GUARD_BYTES = 64 * 1024;
 
 struct Fiber {
     void* stack_pointer;  // where it goes on, while it does not run
-    char* stack;          // the guard page, then STACK_BYTES
+    char* stack;          // GUARD_BYTES that fault, then STACK_BYTES
 };
 
-// The fibers of one OS thread; grows to the most threads of a block that waited at once. Guard pages make an overflow
-// a fault. Lives as long as the process.
+// The fibers of one OS thread; grows to the most threads of a block that waited at once. Guards make an overflow a
+// fault. Lives as long as the process.
 class FiberPool {
   public:
     explicit FiberPool(void (*entry)()) : entry_(entry) {}
