@@ -1,0 +1,127 @@
+"""What counted launches count: requests, sectors, bytes per argument, barriers, shuffles."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from grader.counters import Counters
+from tests.emulator.device_client import DeviceClient, start_device
+
+STRIDED = """
+    extern "C" __global__ void copy(float* out, const float* x, int stride, int offset) {
+        const int i = blockIdx.x * blockDim.x + threadIdx.x;
+        out[i] = x[i * stride + offset];
+    }
+    extern "C" __global__ void copy_vectors(float4* out, const float4* x) {
+        const int i = blockIdx.x * blockDim.x + threadIdx.x;
+        const float4 v = x[i];
+        out[i] = make_float4(v.x, v.y + 1, v.z, v.w);
+    }"""
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[DeviceClient]:
+    with start_device() as client:
+        yield client
+
+
+def count(device: DeviceClient, source: str, name: str, *arguments: Any, **launch: Any) -> Counters:
+    device.control("set_mode", counted=True)
+    try:
+        device.compile(source)(name, *arguments, **launch)
+    finally:
+        device.control("set_mode", counted=False)
+    return Counters.of_launches(device.control("counters")["launches"])
+
+
+@pytest.mark.parametrize(
+    ("stride", "offset", "sectors"), [(1, 0, 4), (2, 0, 8), (4, 0, 16), (8, 0, 32), (32, 0, 32), (1, 1, 5), (1, 8, 4)]
+)
+def test_sectors_of_strided_loads(device: DeviceClient, stride: int, offset: int, sectors: int) -> None:
+    out, x = device.empty(128), device.array(np.zeros(128 * 32 + 8, np.float32))
+    counters = count(device, STRIDED, "copy", out, x, stride, offset, grid=(2,), block=(64,))
+    assert (counters.threads, counters.blocks) == (128, 2)
+    assert counters.load_sectors == 4 * sectors
+    assert (counters.ideal_load_sectors, counters.store_sectors, counters.ideal_store_sectors) == (16, 16, 16)
+    assert (counters.load_bytes, counters.store_bytes, counters.accesses) == (512, 512, 256)
+    assert counters.max_thread_accesses == 2
+    assert [tuple(counters.of(argument)) for argument in (0, 1)] == [(0, 512), (512, 0)]
+
+
+def test_a_vector_is_one_access(device: DeviceClient) -> None:
+    out, x = device.empty((32, 4)), device.array(np.zeros((32, 4), np.float32))
+    counters = count(device, STRIDED, "copy_vectors", out, x)
+    assert (counters.accesses, counters.load_bytes, counters.store_bytes) == (64, 512, 512)
+    assert (counters.load_sectors, counters.store_sectors, counters.ideal_load_sectors) == (16, 16, 16)
+
+
+def test_loops_line_up_by_iteration(device: DeviceClient) -> None:
+    source = """
+    extern "C" __global__ void sum(float* out, const float* x, int n) {
+        float sum = 0;
+        for (int i = threadIdx.x; i < n; i += blockDim.x) sum += x[i];
+        out[threadIdx.x] = sum;
+    }"""
+    out, x = device.empty(64), device.array(np.ones(1000, np.float32))
+    counters = count(device, source, "sum", out, x, 1000, block=(64,))
+    assert (counters.load_sectors, counters.ideal_load_sectors) == (125, 125)
+    assert counters.max_thread_accesses == 17
+    assert out.sum() == 1000
+
+
+def test_lanes_that_read_one_address_need_one_sector(device: DeviceClient) -> None:
+    source = 'extern "C" __global__ void f(float* out, const float* x) { out[threadIdx.x] = x[0]; }'
+    counters = count(device, source, "f", device.empty(32), device.array(np.ones(1, np.float32)))
+    assert (counters.load_bytes, counters.load_sectors, counters.ideal_load_sectors) == (128, 1, 1)
+
+
+def test_shared_memory_and_locals_are_not_counted(device: DeviceClient) -> None:
+    source = """
+    extern "C" __global__ void f(float* out, int n) {
+        __shared__ float row[64];
+        extern __shared__ float dynamic[];
+        float local[8];
+        for (int i = 0; i < 8; i++) local[(i * n) % 8] = i;
+        row[threadIdx.x] = dynamic[threadIdx.x] = local[n % 8];
+        __syncthreads();
+        out[threadIdx.x] = row[63 - threadIdx.x] + __shfl_xor_sync(0xffffffffu, dynamic[threadIdx.x], 1);
+        __syncthreads();
+    }"""
+    counters = count(device, source, "f", device.empty(64), 3, block=(64,), shared=256)
+    assert (counters.accesses, counters.load_bytes, counters.store_bytes) == (64, 0, 256)
+    assert (counters.barriers, counters.shuffles) == (2, 2)
+
+
+def test_read_modify_write_and_atomics_count_both_ways(device: DeviceClient) -> None:
+    source = """
+    extern "C" __global__ void f(float* x, int* n) {
+        x[threadIdx.x] += 1;
+        atomicAdd(n, 1);
+    }"""
+    x, n = device.array(np.zeros(32, np.float32)), device.array(np.zeros(1, np.int32))
+    counters = count(device, source, "f", x, n)
+    assert [tuple(counters.of(argument)) for argument in (0, 1)] == [(128, 128), (128, 128)]
+    assert (n[0], x.sum()) == (32, 32)
+
+
+def test_bf16_counts_two_bytes(device: DeviceClient) -> None:
+    source = """
+    #include <cuda_bf16.h>
+    extern "C" __global__ void f(__nv_bfloat16* out, const __nv_bfloat16* x, const __nv_bfloat162* pairs) {
+        const float2 pair = __bfloat1622float2(pairs[threadIdx.x]);
+        out[threadIdx.x] = __float2bfloat16(__bfloat162float(x[threadIdx.x]) + pair.x + pair.y);
+    }"""
+    x, pairs, out = (device.array(np.ones(n, ml_dtypes.bfloat16)) for n in (32, 64, 32))
+    counters = count(device, source, "f", out, x, pairs)
+    assert [tuple(counters.of(argument)) for argument in range(3)] == [(0, 64), (64, 0), (128, 0)]
+    assert (counters.accesses, counters.load_sectors, counters.store_sectors) == (96, 6, 2)
+    assert (out == 3).all()
+
+
+def test_launches_are_counted_only_when_asked(device: DeviceClient) -> None:
+    device.compile(STRIDED)("copy", device.empty(32), device.array(np.zeros(32, np.float32)), 1, 0)
+    assert device.control("counters")["launches"] == []
+    assert device.control("statistics")["launches"] > 0
