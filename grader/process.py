@@ -164,7 +164,9 @@ def kill_group(process: "subprocess.Popen[bytes]") -> None:
 
 def _environment(home: Path) -> dict[str, str]:
     kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    return kept | {"HOME": str(home), "TMPDIR": str(home), "LANG": "C.UTF-8", "PYCUDA_CACHE_DIR": str(home / "cache")}
+    cache = home / "cache"
+    cache.mkdir()  # PyCUDA makes only its default cache folder itself
+    return kept | {"HOME": str(home), "TMPDIR": str(home), "LANG": "C.UTF-8", "PYCUDA_CACHE_DIR": str(cache)}
 
 
 def _signal_name(number: int) -> str:
