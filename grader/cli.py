@@ -15,6 +15,7 @@ from pathlib import Path
 
 from grader import VERSION
 from grader.manifest import Check, ManifestError, Stage
+from grader.report.text import clean_line
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -139,7 +140,8 @@ def report_fault(text: str) -> int:
         file.write(f"PagedLab {VERSION}\n{text}")
     if os.environ.get("PAGEDLAB_DEBUG") == "1":
         print(text, file=sys.stderr)
-    return _say(f"the grader itself failed; this is not your fault. Please send the file {path} to your instructor.", 3)
+    reason = clean_line((text.strip().splitlines() or [""])[-1], 300)
+    return _say(f"the grader itself failed, which is not your fault: {reason} (send your instructor {path})", 3)
 
 
 def _say(sentence: str, code: int) -> int:

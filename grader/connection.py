@@ -26,7 +26,7 @@ class WorkerFault(Exception):
 
 @dataclass
 class Clock:
-    """The deadlines of the running check: for the whole of it, and for each call half of that. In seconds.
+    """The deadlines of the running check: for the whole of it, and for each call a third of that. In seconds.
 
     `last_call` is the text of the check's last call, for evidence.
     """
@@ -38,7 +38,7 @@ class Clock:
     def start(self, check_seconds: float) -> None:
         """A check begins."""
         self.last_call = ""
-        self.call_seconds = check_seconds / 2
+        self.call_seconds = check_seconds / 3
         self.deadline = time.monotonic() + check_seconds
 
     def call_deadline(self) -> float:
@@ -49,7 +49,7 @@ class Clock:
         if time.monotonic() >= self.deadline:
             return Failure("TIMEOUT", f"The check took too long; it was ended during {name}.")
         message = (
-            f"{name} did not return within {self.call_seconds:g} s: "
+            f"{name} did not return within {self.call_seconds:.2g} s: "
             "look for a loop that does not end, or a barrier that some threads never reach."
         )
         return Failure("TIMEOUT", message)
