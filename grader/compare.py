@@ -111,7 +111,7 @@ def worst_ratio(got: NDArray[Any], expected: Expected) -> float:
     """The largest error as a multiple of its allowed error: up to 1 passes. For calibrating tolerances."""
     comparison = compare(got, expected)
     with np.errstate(all="ignore"):
-        ratio = comparison.error / comparison.allowed
+        ratio = np.asarray(comparison.error / comparison.allowed)
     ratio[np.isnan(ratio) | (comparison.error == np.inf)] = np.inf
     return float(np.where(comparison.wrong | (ratio <= 1), ratio, 0.0).max(initial=0.0))
 
