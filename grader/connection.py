@@ -140,9 +140,10 @@ class Connection:
         return self._child
 
     def _cannot_start(self, reason: str) -> WorkerFault:
-        printed = self.printed()
+        details = f"{self.printed()}\n{reason}".strip()
         self.end()
-        return WorkerFault(f"the process that runs submissions cannot be started ({reason})\n{printed}")
+        short = next((line for line in details.splitlines() if "rror" in line), reason.partition("\n")[0])
+        return WorkerFault(f"{details}\nThe process that runs submissions cannot be started: {short.strip()}")
 
     def _raised(self, report: Any) -> Failure:
         """The failure for an exception in the worker, which is ended where its device may be in no good state."""
