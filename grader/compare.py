@@ -75,10 +75,11 @@ def attention_allowed(reference: ArrayLike, value_terms: ArrayLike, score_terms:
     """Attention stored as bf16: the rule of one operation, and room for the scores' and the probabilities' rounding.
 
     `value_terms` is Σ p|v|, of the output's shape; `score_terms` is max_j Σ|q·k_j| · scale, which broadcasts to it.
-    Added are 2^-21 · score_terms · value_terms + 2^-9 · value_terms.
+    Added are 2^-21 · score_terms · value_terms + 2^-8 · value_terms: 2^-8 is how far a number moves, at most, when it
+    is rounded to bf16, relative to itself; probabilities may be rounded before they are normalised.
     """
     value_terms = np.asarray(value_terms, np.float64)
-    extra = (2.0**-21 * np.asarray(score_terms, np.float64) + 2.0**-9) * value_terms
+    extra = (2.0**-21 * np.asarray(score_terms, np.float64) + 2.0**-8) * value_terms
     return bf16_allowed(reference, value_terms) + extra
 
 

@@ -77,7 +77,7 @@ def test_one_operation_rule_by_hand() -> None:
 def test_attention_rule_by_hand() -> None:
     allowed = attention_allowed(np.array([1.0]), np.array([4.0]), np.array([32.0]))
     base = 2.0**-7 + 2.0**-16 + 2.0**-100
-    assert np.array_equal(allowed, [base + 2.0**-21 * 32 * 4 + 2.0**-9 * 4])
+    assert np.array_equal(allowed, [base + 2.0**-21 * 32 * 4 + 2.0**-8 * 4])
 
 
 def test_softmax_and_table_rules_by_hand() -> None:
