@@ -90,7 +90,7 @@ def test_kernel_that_crashes_the_device_process(program: Program) -> None:
         "attempt(drv.Context.synchronize)\nattempt(drv.Context.synchronize)\nattempt(lambda: drv.mem_alloc(4))"
     )
     first, second, third = result.stdout.splitlines()
-    assert first.startswith(f"{STOPPED}kernel k: access to address")
+    assert first.startswith(f"{STOPPED}kernel k: access outside of all allocations (address 0x")
     assert second == first
     assert third == first.replace("cuCtxSynchronize", "cuMemAlloc")
     assert "Traceback" not in result.stderr
@@ -186,7 +186,7 @@ def test_owner_reads_where_a_kernel_crashed(device: DeviceProcess, tmp_path: Pat
     assert output.startswith(STOPPED)
     report = device.control.crash_report()
     assert report is not None
-    assert report.startswith("kernel k: access to address")
+    assert report.startswith("kernel k: access outside of all allocations (address 0x")
     assert device.control.crash_report() == report
     with pytest.raises(DeviceError):
         device.control.set_mode(counted=True)
