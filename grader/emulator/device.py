@@ -5,7 +5,7 @@ Started by launcher.py, with the kit's folder as current folder, as
     python -E -s -B -m grader.emulator.device CLIENT_FD CONTROL_FD ARENA_FD ARENA_BYTES CAPACITY CORES
 
 The descriptors are inherited: two ends of stream socket pairs and a sparse file of ARENA_BYTES, shared with the client.
-CAPACITY is the memory in bytes that programs may allocate. The process ends with the client's socket or the control socket.
+CAPACITY is the memory in bytes that programs may allocate. The process ends when either of its sockets is closed.
 
 Every message is a frame of grader.framing. Device pointers are addresses in this process; a client reaches the same
 byte at `pointer - base` in the shared file, after a `sync` that waits for outstanding work. Messages are worked off in
@@ -55,7 +55,8 @@ import threading
 import time
 from typing import Any
 
-from grader.emulator.native import MAX_DETAIL, Counters, Gemm, LoadedModule, Runtime, launch_request
+from grader.emulator.arena import Arena
+from grader.emulator.native import Counters, Gemm, Launch, LoadedModule, Range, Runtime
 from grader.emulator.toolchain import CompileError, compile_module
 from grader.framing import ProtocolError, receive_frame, send_frame
 
@@ -144,10 +145,8 @@ class Device:
         self.runtime = Runtime()
         self.runtime.start(cores)
         self.runtime.catch_faults(control)
-        self.base = self.runtime.map(arena_file, arena_bytes, capacity)
-        if not self.base:
-            raise OSError("the device's memory cannot be mapped: is the address space limited (ulimit -v)?")
-        self.arena_bytes, self.capacity, self.cores = arena_bytes, capacity, cores
+        self.arena = Arena(arena_file, arena_bytes, capacity)
+        self.cores = cores
         self.modules: dict[int, Kernels] = {}
         self.events: dict[int, int] = {}
         self.error: dict[str, Any] | None = None
@@ -155,15 +154,14 @@ class Device:
         self.order_seed = 0
         self.launches = 0
         self.counted: list[dict[str, Any]] = []
-        self._detail = ctypes.create_string_buffer(MAX_DETAIL)
 
     # Answered requests
 
     def hello(self) -> dict[str, Any]:
         return {
-            "base": self.base,
-            "arena": self.arena_bytes,
-            "capacity": self.capacity,
+            "base": self.arena.base,
+            "arena": self.arena.size,
+            "capacity": self.arena.capacity,
             "name": "PagedLab emulated GPU",
             "compute_capability": [8, 6],
             "attributes": ATTRIBUTES | {"MULTIPROCESSOR_COUNT": self.cores},
@@ -172,14 +170,14 @@ class Device:
     def alloc(self, bytes: int) -> dict[str, Any]:
         if bytes <= 0:
             return {"error": error(1, "an allocation of 0 bytes")}
-        pointer = self.runtime.allocate(bytes)
-        if not pointer:
-            left = self.capacity - self.runtime.used()
-            return {"error": error(2, f"{bytes} bytes wanted, {left} of {self.capacity} are left")}
+        pointer = self.arena.allocate(bytes)
+        if pointer is None:
+            left = self.arena.capacity - self.arena.used
+            return {"error": error(2, f"{bytes} bytes wanted, {left} of {self.arena.capacity} are left")}
         return {"ptr": pointer}
 
     def memory(self) -> dict[str, Any]:
-        return {"free": self.capacity - self.runtime.used(), "total": self.capacity}
+        return {"free": self.arena.capacity - self.arena.used, "total": self.arena.capacity}
 
     def compile(self, source: str, options: list[str], include_dirs: list[str]) -> dict[str, Any]:
         try:
@@ -210,27 +208,41 @@ class Device:
     # One-way requests
 
     def free(self, ptr: int) -> None:
-        self.runtime.free(ptr)
+        self.arena.free(ptr)
 
     def record(self, event: int) -> None:
         self.events[event] = time.perf_counter_ns()
 
     def memset(self, ptr: int, width: int, value: int, count: int) -> None:
-        if width not in (1, 2, 4) or not self.runtime.fill(ptr, width, value, count):
+        if width not in (1, 2, 4) or count < 0 or not self.arena.holds(ptr, width * count):
             raise Refused(1, f"memset of {count} elements of {width} bytes beyond the allocation")
+        self.arena.fill(ptr, (value % 256**width).to_bytes(width, "little"), count)
 
     def copy(self, target: int, source: int, bytes: int) -> None:
-        if not self.runtime.copy(target, source, bytes):
+        if not self.arena.holds(target, bytes) or not self.arena.holds(source, bytes):
             raise Refused(1, f"copy of {bytes} bytes beyond an allocation")
+        ctypes.memmove(target, source, bytes)
 
     def gemm(self, c_type: str, **fields: Any) -> None:
-        sizes = {name: fields[name] for name in ("m", "n", "k", "lda", "ldb", "ldc")}
-        for name, size in sizes.items():
-            if not 0 <= size < 2**31:
-                raise Refused(7, f"{name} is {size}")
         call = Gemm(c_is_float=c_type == "f32", **fields)
-        if not self.runtime.gemm(ctypes.byref(call), not self.empty, self._detail, MAX_DETAIL):
-            raise Refused(7, self._detail.value.decode())
+        m, n, k = call.m, call.n, call.k
+        self._check_operand("a", fields, (k, m) if call.trans_a else (m, k), 2)
+        self._check_operand("b", fields, (n, k) if call.trans_b else (k, n), 2)
+        self._check_operand("c", fields, (m, n), 4 if call.c_is_float else 2)
+        if not self.empty and m > 0 and n > 0:
+            self.runtime.gemm(ctypes.byref(call))
+
+    def _check_operand(self, name: str, fields: dict[str, Any], shape: tuple[int, int], element: int) -> None:
+        """An operand of these rows and columns, as it is stored, must lie in one allocation."""
+        (rows, columns), leading = shape, fields[f"ld{name}"]
+        if min(shape) < 0 or not max(1, rows) <= leading < 2**31 or columns >= 2**31:
+            raise Refused(7, f"{name} has {rows} rows and {columns} columns as it is stored, ld{name} is {leading}")
+        size = ((columns - 1) * leading + rows) * element if rows and columns else 0
+        begin, found = self.arena.find(fields[name])
+        if size > begin + found - fields[name]:
+            raise Refused(
+                7, f"{name} as described takes {size} bytes, its allocation has {begin + found - fields[name]}"
+            )
 
     def launch(
         self, module: int, kernel: str, grid: list[int], block: list[int], shared: int, arguments: bytes
@@ -240,17 +252,31 @@ class Device:
         self.launches += 1
         if self.empty:
             return
-        counters = Counters() if self.is_counted else None
         build = kernels.counted() if self.is_counted else kernels.plain
+        launch = Launch.from_buffer_copy(build.launches[kernel])
+        launch.arguments = arguments
+        launch.grid[:], launch.block[:] = grid, block
+        launch.dynamic_shared, launch.order_seed = shared, self.order_seed
         if self.is_counted:
-            kernels.plain.copy_globals(build)
-        request = launch_request(build.requests[kernel], arguments, grid, block, shared, self.order_seed, counters)
-        code = self.runtime.launch(ctypes.byref(request), self._detail, MAX_DETAIL)
-        if code:
-            self.error = error(code, self._detail.value.decode("utf-8", "replace"))
-        elif counters is not None:
-            build.copy_globals(kernels.plain)
-            self.counted.append(counters.fields(build.pointers(kernel)))
+            self._run_counted(launch, kernels, build.pointers(kernel, arguments))
+        else:
+            self.runtime.launch(ctypes.byref(launch))
+        if launch.error:
+            where = f": {self.arena.describe(launch.address)}" if launch.error == 700 else ""
+            self.error = error(launch.error, launch.detail.decode("utf-8", "replace") + where)
+
+    def _run_counted(self, launch: Launch, kernels: Kernels, pointers: list[int]) -> None:
+        allocations = [self.arena.find(pointer) for pointer in pointers]
+        counters = Counters()
+        launch.counters = ctypes.pointer(counters)
+        launch.memory = Range(self.arena.base, self.arena.base + self.arena.size)
+        launch.pointed_into = (Range * len(pointers))(*(Range(begin, begin + size) for begin, size in allocations))
+        launch.num_pointers = len(pointers)
+        kernels.plain.copy_globals(kernels.counted())
+        self.runtime.launch(ctypes.byref(launch))
+        kernels.counted().copy_globals(kernels.plain)
+        if not launch.error:
+            self.counted.append(counters.fields(len(pointers)))
 
     def _check_launch(
         self, module: LoadedModule, name: str, grid: list[int], block: list[int], shared: int, given: int
@@ -268,7 +294,7 @@ class Device:
     def _move_globals(self, loaded: LoadedModule) -> dict[str, list[int]]:
         """Moves a module's variables into device memory: {name: [pointer, bytes]}."""
         address, size = loaded.module.globals_extent
-        moved = self.runtime.move_globals(loaded.base + address, size) if size else None
+        moved = self.arena.adopt(loaded.base + address, size) if size else None
         if moved is None:
             return {}
         return {name: [moved + at - address, bytes] for name, (at, bytes) in loaded.module.globals.items()}
@@ -286,7 +312,7 @@ class Device:
                 counted, self.counted = self.counted, []
                 return {"launches": counted}
             case {"verb": "statistics"}:
-                return {"launches": self.launches, "used": self.runtime.used(), "peak": self.runtime.peak()}
+                return {"launches": self.launches, "used": self.arena.used, "peak": self.arena.peak}
         raise ProtocolError(f"unknown request {request.get('verb')!r}")
 
     # The client's requests

@@ -2,12 +2,12 @@
 
 import ctypes
 import os
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable
 from typing import Any
 
 from grader.emulator.toolchain import Module, runtime_library
 
-MAX_DETAIL = 2048
 MAX_ARGUMENTS = 64
 KINDS = {b"p": "pointer", b"i": "int", b"f": "float", b"s": "struct"}
 
@@ -49,8 +49,14 @@ class Counters(ctypes.Structure):
         return {**counts, "arguments": [list(pair) for pair in self.arguments[:num_pointers]]}
 
 
-class Request(ctypes.Structure):
-    """pagedlab::Request of runtime/runtime.h."""
+class Range(ctypes.Structure):
+    """pagedlab::Range of runtime/runtime.h."""
+
+    _fields_ = (("begin", ctypes.c_uint64), ("end", ctypes.c_uint64))
+
+
+class Launch(ctypes.Structure):
+    """pagedlab::Launch of runtime/runtime.h."""
 
     _fields_ = (
         ("kernel", ctypes.POINTER(Kernel)),
@@ -60,12 +66,17 @@ class Request(ctypes.Structure):
         ("anchor_offset", _size),
         ("static_shared", _size),
         ("dynamic_shared", _size),
-        ("code_begin", _pointer),
-        ("code_end", _pointer),
+        ("code", Range),
+        ("memory", Range),
+        ("pointed_into", ctypes.POINTER(Range)),
+        ("num_pointers", ctypes.c_uint),
         ("grid", ctypes.c_uint * 3),
         ("block", ctypes.c_uint * 3),
         ("order_seed", ctypes.c_uint),
         ("counters", ctypes.POINTER(Counters)),
+        ("error", _int),
+        ("address", ctypes.c_uint64),
+        ("detail", ctypes.c_char * 1024),
     )
 
 
@@ -90,35 +101,15 @@ class Gemm(ctypes.Structure):
     )
 
 
-_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "start": (None, [ctypes.c_uint]),
-    "catch_faults": (None, [_int]),
-    "map": (_pointer, [_int, _size, _size]),
-    "allocate": (_pointer, [_size]),
-    "free": (None, [_pointer]),
-    "used": (_size, []),
-    "peak": (_size, []),
-    "fill": (ctypes.c_bool, [_pointer, _int, ctypes.c_uint, _size]),
-    "copy": (ctypes.c_bool, [_pointer, _pointer, _size]),
-    "move_globals": (_pointer, [_pointer, _size]),
-    "launch": (_int, [ctypes.POINTER(Request), _text, _size]),
-    "gemm": (ctypes.c_bool, [ctypes.POINTER(Gemm), ctypes.c_bool, _text, _size]),
-}
-
-
 class Runtime:
-    """The function pagedlab_NAME of the runtime is the attribute NAME."""
+    """The runtime's functions."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL(str(runtime_library()), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
-        self._functions = {}
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = library[f"pagedlab_{name}"]
-            function.restype, function.argtypes = result, arguments
-            self._functions[name] = function
-
-    def __getattr__(self, name: str) -> Any:
-        return self._functions[name]
+        self.start: Callable[[int], None] = library.pagedlab_start  # cores
+        self.catch_faults: Callable[[int], None] = library.pagedlab_catch_faults  # control socket
+        self.launch: Callable[[Any], None] = library.pagedlab_launch  # a Launch by reference
+        self.gemm: Callable[[Any], None] = library.pagedlab_gemm  # a Gemm by reference
 
 
 class LoadedModule:
@@ -129,36 +120,37 @@ class LoadedModule:
         library = ctypes.CDLL(str(module.path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
         anchor = ctypes.cast(library.pagedlab_shared, _pointer)
         self.base = (anchor.value or 0) - module.reference
-        self.requests: dict[str, Request] = {}
+        self.launches: dict[str, Launch] = {}
+        """What is the same in every launch of a kernel."""
+        code = self.base + module.code[0]
         for name in module.kernels:
             try:
                 kernel = Kernel.in_dll(library, f"pagedlab_kernel_{name}")
             except ValueError:
                 continue  # the preprocessor left this kernel out
-            begin = self.base + module.code[0]
-            self.requests[name] = Request(
+            self.launches[name] = Launch(
                 kernel=ctypes.pointer(kernel),
                 name=name.encode(),
                 shared_anchor=anchor,
                 anchor_offset=module.shared_anchor,
                 static_shared=module.shared_bytes,
-                code_begin=begin,
-                code_end=begin + module.code[1],
+                code=Range(code, code + module.code[1]),
             )
 
     def kernel(self, name: str) -> Any:
         """The Kernel of this name; raises KeyError."""
-        return self.requests[name].kernel.contents
+        return self.launches[name].kernel.contents
 
-    def pointers(self, name: str) -> int:
-        """How many of a kernel's arguments are pointers."""
+    def pointers(self, name: str, packed: bytes) -> list[int]:
+        """The pointers among the packed arguments of a kernel."""
         kernel = self.kernel(name)
-        return sum(argument.kind == b"p" for argument in kernel.arguments[: kernel.num_arguments])
+        arguments = kernel.arguments[: kernel.num_arguments]
+        return [struct.unpack_from("Q", packed, a.offset)[0] for a in arguments if a.kind == b"p"][:MAX_ARGUMENTS]
 
     def description(self) -> dict[str, dict[str, Any]]:
         """Per kernel what a client must know to launch it."""
         described = {}
-        for name in self.requests:
+        for name in self.launches:
             kernel = self.kernel(name)
             arguments = [
                 {"size": argument.size, "offset": argument.offset, "kind": KINDS[argument.kind]}
@@ -177,23 +169,3 @@ class LoadedModule:
         for name, (address, size) in self.module.globals.items():
             if name in target.module.globals:
                 ctypes.memmove(target.base + target.module.globals[name][0], self.base + address, size)
-
-
-def launch_request(
-    template: Request,
-    arguments: bytes,
-    grid: Sequence[int],
-    block: Sequence[int],
-    shared: int,
-    order_seed: int,
-    counters: Counters | None,
-) -> Request:
-    """A launch of one kernel; it is valid as long as `arguments` and `counters` are."""
-    request = Request.from_buffer_copy(template)
-    request.arguments = arguments
-    request.grid, request.block = (ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block)
-    request.dynamic_shared = shared
-    request.order_seed = order_seed
-    if counters is not None:
-        request.counters = ctypes.pointer(counters)
-    return request

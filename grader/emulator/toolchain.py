@@ -31,7 +31,16 @@ _COMMON = (
     "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-U_FORTIFY_SOURCE", f"-I{HEADERS}",
 )  # fmt: skip
 # No libraries: what kernels call of them is there already, and the sanitizer's own runtime must not come along.
-_KERNEL = ("-O2", "-nodefaultlibs", "-ffp-contract=off", "-fno-exceptions", "-fno-plt", "-Wl,-Bsymbolic", "-include", "cuda_runtime.h")
+_KERNEL = (
+    "-O2",
+    "-nodefaultlibs",
+    "-ffp-contract=off",
+    "-fno-exceptions",
+    "-fno-plt",
+    "-Wl,-Bsymbolic",
+    "-include",
+    "cuda_runtime.h",
+)
 _COUNTED = ("-O1", "-fsanitize=thread", "-DPAGEDLAB_COUNTED")
 _GCC = ("-fno-gnu-unique",)
 _GCC_COUNTED = ("-fno-tree-sra", "--param", "tsan-instrument-func-entry-exit=0")

@@ -17,11 +17,14 @@ class thread_block {
     static void sync(int line = __builtin_LINE()) { __syncthreads(line); }
 };
 
-inline thread_block this_thread_block() { return {}; }
+inline thread_block this_thread_block() {
+    return {};
+}
 
 template <unsigned Size, class Parent = thread_block>
 class thread_block_tile {
-    static_assert(Size > 0 && Size <= 32 && (Size & (Size - 1)) == 0, "a tile has 1, 2, 4, 8, 16 or 32 threads");
+    static_assert(Size > 0 && Size <= 32 && (Size & (Size - 1)) == 0,
+                  "a tile has 1, 2, 4, 8, 16 or 32 threads");
 
   public:
     static unsigned thread_rank() { return thread_block::thread_rank() % Size; }

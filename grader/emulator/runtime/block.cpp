@@ -1,11 +1,10 @@
 // Threads of a block run until they wait; whoever waits hands over to the next that can run, directly.
 #include "block.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <new>
 
 namespace pagedlab {
 
@@ -17,7 +16,9 @@ namespace {
 constexpr size_t MAX_SHARED = 99 * 1024;
 constexpr int POISON = 0xff;  // bytes of NaNs and of absurd integers
 
-unsigned first_lanes(unsigned count) { return count >= WARP ? FULL_MASK : (1u << count) - 1; }
+unsigned first_lanes(unsigned count) {
+    return count >= WARP ? ~0u : (1u << count) - 1;
+}
 
 // The first bit of the mask after `position`, cyclically.
 unsigned next_bit(unsigned mask, unsigned position) {
@@ -25,23 +26,20 @@ unsigned next_bit(unsigned mask, unsigned position) {
     return static_cast<unsigned>(__builtin_ctz(later ? later : mask));
 }
 
+bool is_complete(const Warp& warp, const Meeting& meeting) {
+    return meeting.arrived == (meeting.mask & warp.alive);
+}
+
 }  // namespace
 
 __thread Block* running_block;
 
-Block& this_block() {
-    // Lives as long as its thread, which is as long as the process.
-    if (running_block == nullptr) running_block = new Block;
-    return *running_block;
+static void enter_fiber() {
+    running_block->fiber_loop();
 }
 
-static void enter_fiber() { running_block->fiber_loop(); }
-
 Block::Block() : pool_(enter_fiber) {
-    // Where kernels end, so that running past the end of shared memory is a fault.
-    void* memory = mmap(nullptr, 2 * MAX_SHARED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    dynamic_shared_ = static_cast<char*>(memory);
+    dynamic_shared_ = new (std::align_val_t{128}) char[MAX_SHARED];
     catch_faults_here();
 }
 
@@ -80,7 +78,8 @@ void Block::prepare(Launch& launch, uint64_t index) {
     alive_ = num_threads_;
     arrived_ = 0;
     num_barriers_ = num_shuffles_ = 0;
-    random_ = launch.order_seed == 0 ? 0 : (launch.order_seed + static_cast<unsigned>(index)) * 2654435769u | 1;
+    random_ =
+        launch.order_seed == 0 ? 0 : (launch.order_seed + static_cast<unsigned>(index)) * 2654435769u | 1;
     yes_ = 0;
     ready_warps_ = first_lanes(num_warps_);
     for (unsigned w = 0; w < num_warps_; w++) {
@@ -171,7 +170,7 @@ void Block::finish_thread() {
     // Those who wait for all threads that have not returned may have waited for this one only.
     if (alive_ > 0 && arrived_ == alive_) open_barrier();
     for (unsigned i = warp.num_meetings; i-- > 0;) {
-        if (completes(warp, warp.meetings[i])) complete(warp, i);
+        if (is_complete(warp, warp.meetings[i])) complete(warp, i);
     }
 }
 
@@ -207,10 +206,18 @@ uint64_t Block::shuffle(unsigned mask, uint64_t bits, int operation, int operand
     const int lane = static_cast<int>(current_ % WARP), first = lane & ~(width - 1), end = first + width;
     int source = lane;
     switch (operation) {
-        case SHUFFLE: source = first + (operand & (width - 1)); break;
-        case SHUFFLE_UP: source = lane - operand; break;
-        case SHUFFLE_DOWN: source = lane + operand; break;
-        case SHUFFLE_XOR: source = lane ^ operand; break;
+        case SHUFFLE:
+            source = first + (operand & (width - 1));
+            break;
+        case SHUFFLE_UP:
+            source = lane - operand;
+            break;
+        case SHUFFLE_DOWN:
+            source = lane + operand;
+            break;
+        case SHUFFLE_XOR:
+            source = lane ^ operand;
+            break;
     }
     // Up, down and xor leave a lane its own value where the other is outside of its segment.
     const bool outside = operation == SHUFFLE_UP ? source < first : source >= end;
@@ -220,7 +227,7 @@ uint64_t Block::shuffle(unsigned mask, uint64_t bits, int operation, int operand
 }
 
 uint64_t Block::collective(unsigned mask, uint64_t bits, int operation, int line) {
-    threads_[current_].value = bits;
+    threads_[current_].value = operation == BALLOT ? uint64_t{bits != 0} << current_ % WARP : bits;
     return meet(mask, operation, line);
 }
 
@@ -233,19 +240,17 @@ uint64_t Block::meet(unsigned mask, int operation, int line) {
         fail(LAUNCH_FAILED, text);
     }
     unsigned i = 0;
-    while (i < warp.num_meetings && (warp.meetings[i].mask != mask || warp.meetings[i].operation != operation)) i++;
+    while (i < warp.num_meetings &&
+           (warp.meetings[i].mask != mask || warp.meetings[i].operation != operation))
+        i++;
     if (i == warp.num_meetings) warp.meetings[warp.num_meetings++] = {mask, 0, operation};
     warp.meetings[i].arrived |= self;
-    if (completes(warp, warp.meetings[i])) {
+    if (is_complete(warp, warp.meetings[i])) {
         complete(warp, i);
     } else {
         wait(line);
     }
     return threads_[current_].result;
-}
-
-bool Block::completes(const Warp& warp, const Meeting& meeting) {
-    return meeting.arrived == (meeting.mask & warp.alive);
 }
 
 void Block::complete(Warp& warp, unsigned position) {
@@ -265,10 +270,12 @@ using namespace pagedlab;
 
 extern "C" {
 
-Votes pagedlab_barrier(int predicate, int line) { return running_block->barrier(predicate, line); }
+Votes pagedlab_barrier(int predicate, int line) {
+    return running_block->barrier(predicate, line);
+}
 
-unsigned long long pagedlab_shuffle(unsigned mask, unsigned long long bits, int operation, int operand, int width,
-                                    int line) {
+unsigned long long pagedlab_shuffle(unsigned mask, unsigned long long bits, int operation, int operand,
+                                    int width, int line) {
     return running_block->shuffle(mask, bits, operation, operand, width, line);
 }
 
@@ -276,5 +283,7 @@ unsigned long long pagedlab_collective(unsigned mask, unsigned long long bits, i
     return running_block->collective(mask, bits, operation, line);
 }
 
-unsigned pagedlab_active_mask() { return running_block->active_mask(); }
+unsigned pagedlab_active_mask() {
+    return running_block->active_mask();
+}
 }

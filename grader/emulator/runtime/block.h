@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "fiber.h"
 #include "recorder.h"
@@ -17,7 +18,6 @@ extern __thread uint3 grid_extent asm("gridDim");
 extern __thread char* dynamic_shared asm("pagedlab_dynamic_shared");
 
 constexpr unsigned WARP = 32, MAX_WARPS = 32, MAX_THREADS = 1024;
-constexpr unsigned FULL_MASK = 0xffffffffu;
 
 struct Thread {
     void* stack_pointer;  // where it goes on; null before it starts
@@ -28,7 +28,7 @@ struct Thread {
     uint64_t value, result;
 };
 
-// Lanes of one warp that meet in one collective operation; complete when no lane of the mask is missing that still runs.
+// Lanes of one warp in one collective operation; complete when no lane of the mask is missing that still runs.
 struct Meeting {
     unsigned mask, arrived;
     int operation;
@@ -54,18 +54,17 @@ class Block {
     unsigned active_mask() const { return warps_[current_ / WARP].alive; }
 
     // Notes an access of the running thread when it is one to global memory.
-    void record(const void* address, size_t bytes, bool is_store, const void* site) {
-        if (arena.holds(address)) recorder_->add(current_, address, bytes, is_store, site);
+    void record(const void* address, size_t bytes, bool is_store, const void* instruction) {
+        if (launch_->memory.holds(address)) recorder_->add(current_, address, bytes, is_store, instruction);
     }
 
-    // Ends the launch with an error at the running thread, which never goes on. `what` ends with a null byte.
+    // Ends the launch with an error at the running thread, which never goes on.
     [[noreturn]] void fail(int code, const char* what);
-    // As fail, for a signal handler that continues at the returned stack pointer; null when no kernel runs.
-    void* fail_in_handler(int code, const char* what);
+    // As fail, in a signal handler, which goes on at the returned stack pointer.
+    void* fail_in_handler(int code, const void* address, const char* what);
 
-    const Launch* launch() const { return launch_; }
+    const Launch* launch() const { return launch_; }  // null when none runs
     const Fiber* fiber() const { return fiber_; }
-    // The loop of each fiber: runs threads that were not started yet, then makes way for those that wait.
     void fiber_loop();
 
   private:
@@ -77,11 +76,9 @@ class Block {
     void finish_thread();
     void open_barrier();
     uint64_t meet(unsigned mask, int operation, int line);
-    static bool completes(const Warp& warp, const Meeting& meeting);
     void complete(Warp& warp, unsigned position);
     static void combine(const Meeting& meeting, Thread* lanes);
     [[noreturn]] void fail_deadlocked(int line);
-    void note_failure(int code, const char* what);
 
     Launch* launch_ = nullptr;
     FiberPool pool_;
@@ -91,12 +88,12 @@ class Block {
     unsigned num_threads_ = 0, alive_ = 0, num_warps_ = 0;
     unsigned ready_warps_ = 0;  // warps that have ready lanes
     unsigned random_ = 0;       // state of the order's generator; 0: in the order of their numbers
-    unsigned arrived_ = 0;
+    unsigned arrived_ = 0;      // threads at the barrier, and those with a true predicate
     int yes_ = 0;
+    Votes votes_{};  // of the last barrier
     uint64_t num_barriers_ = 0, num_shuffles_ = 0;
-    Votes votes_{};
     std::unique_ptr<Recorder> recorder_;  // of counted launches
-    unsigned numbered_[3] = {0, 0, 0};
+    unsigned numbered_[3] = {0, 0, 0};    // the extent of which index_ is
     uint3 index_[MAX_THREADS];
     Thread threads_[MAX_THREADS];
     Warp warps_[MAX_WARPS];
@@ -104,7 +101,6 @@ class Block {
 };
 
 extern __thread Block* running_block;  // of this OS thread
-Block& this_block();
 
 // Gives the calling OS thread a stack on which to handle the faults of its fibers.
 void catch_faults_here();

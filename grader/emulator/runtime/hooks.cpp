@@ -6,56 +6,65 @@
 using pagedlab::running_block;
 
 #define RECORD(address, bytes, is_store) \
-    running_block->record(address, static_cast<size_t>(bytes), is_store, __builtin_return_address(0))
-
-#define ACCESS(name, bytes)                                                      \
-    void __tsan_read##name(const void* address) { RECORD(address, bytes, false); } \
-    void __tsan_write##name(void* address) { RECORD(address, bytes, true); }
+    running_block->record(address, bytes, is_store, __builtin_return_address(0))
+#define LOADS(name, bytes)                    \
+    void __tsan_##name(const void* address) { \
+        RECORD(address, bytes, false);        \
+    }
+#define STORES(name, bytes)             \
+    void __tsan_##name(void* address) { \
+        RECORD(address, bytes, true);   \
+    }
+#define NOTHING(name, arguments) \
+    void __tsan_##name arguments {}
 
 extern "C" {
 
-ACCESS(1, 1)
-ACCESS(2, 2)
-ACCESS(4, 4)
-ACCESS(8, 8)
-ACCESS(16, 16)
+LOADS(read1, 1)
+LOADS(read2, 2)
+LOADS(read4, 4)
+LOADS(read8, 8)
+LOADS(read16, 16)
+STORES(write1, 1)
+STORES(write2, 2)
+STORES(write4, 4)
+STORES(write8, 8)
+STORES(write16, 16)
+// Where the compiler knows of no alignment.
+LOADS(unaligned_read2, 2)
+LOADS(unaligned_read4, 4)
+LOADS(unaligned_read8, 8)
+LOADS(unaligned_read16, 16)
+STORES(unaligned_write2, 2)
+STORES(unaligned_write4, 4)
+STORES(unaligned_write8, 8)
+STORES(unaligned_write16, 16)
+NOTHING(init, ())
+NOTHING(func_entry, (void*))
+NOTHING(func_exit, ())
+NOTHING(vptr_update, (void**, void*))
+NOTHING(vptr_read, (void**))
 
-// Accesses whose alignment the compiler does not know have names of their own.
-void __tsan_unaligned_read2(const void* address) { RECORD(address, 2, false); }
-void __tsan_unaligned_read4(const void* address) { RECORD(address, 4, false); }
-void __tsan_unaligned_read8(const void* address) { RECORD(address, 8, false); }
-void __tsan_unaligned_read16(const void* address) { RECORD(address, 16, false); }
-void __tsan_unaligned_write2(void* address) { RECORD(address, 2, true); }
-void __tsan_unaligned_write4(void* address) { RECORD(address, 4, true); }
-void __tsan_unaligned_write8(void* address) { RECORD(address, 8, true); }
-void __tsan_unaligned_write16(void* address) { RECORD(address, 16, true); }
-void __tsan_read_range(const void* address, unsigned long bytes) { RECORD(address, bytes, false); }
-void __tsan_write_range(void* address, unsigned long bytes) { RECORD(address, bytes, true); }
+void __tsan_read_range(const void* address, size_t bytes) {
+    RECORD(address, bytes, false);
+}
+void __tsan_write_range(void* address, size_t bytes) {
+    RECORD(address, bytes, true);
+}
 
 // clang's names for copies.
-void* __tsan_memcpy(void* target, const void* source, unsigned long bytes) {
-    RECORD(source, bytes, false);
-    RECORD(target, bytes, true);
-    return memcpy(target, source, bytes);
-}
-void* __tsan_memmove(void* target, const void* source, unsigned long bytes) {
+void* __tsan_memcpy(void* target, const void* source, size_t bytes) {
     RECORD(source, bytes, false);
     RECORD(target, bytes, true);
     return memmove(target, source, bytes);
 }
-void* __tsan_memset(void* target, int value, unsigned long bytes) {
+void* __tsan_memset(void* target, int value, size_t bytes) {
     RECORD(target, bytes, true);
     return memset(target, value, bytes);
 }
 
-void pagedlab_count_atomic(const void* address, unsigned long bytes, const void* site) {
-    running_block->record(address, bytes, false, site);
-    running_block->record(address, bytes, true, site);
+void pagedlab_count_atomic(const void* address, size_t bytes, const void* instruction) {
+    running_block->record(address, bytes, false, instruction);
+    running_block->record(address, bytes, true, instruction);
 }
-
-void __tsan_init() {}
-void __tsan_func_entry(void*) {}
-void __tsan_func_exit() {}
-void __tsan_vptr_update(void**, void*) {}
-void __tsan_vptr_read(void**) {}
 }

@@ -1,44 +1,36 @@
-// A warp's request: lanes run one after the other here, so that accesses are first noted per lane and then put together
-// by instruction and by how often the lane has been there, as if the lanes had run in step.
+// A warp's request: lanes run one after the other here, so that accesses are first noted per lane and then put
+// together by instruction and by how often the lane has been there, as if the lanes had run in step.
 #include "recorder.h"
 
 #include <algorithm>
-#include <cstring>
+#include <mutex>
 
 #include "block.h"
 
 namespace pagedlab {
 
-namespace {
-
 constexpr uintptr_t SECTOR = 32;
 constexpr size_t MAX_LOG = size_t{1} << 20;  // accesses of one lane between meetings
-
-}  // namespace
 
 void Recorder::begin(Launch& launch, unsigned num_threads) {
     launch_ = &launch;
     counts_ = {};
     if (logs_.size() < num_threads) logs_.resize((num_threads + WARP - 1) / WARP * WARP);
     thread_accesses_.assign(num_threads, 0);
-    site_numbers_.clear();  // another module may be where one was
+    sites_.clear();  // another module may be where one was
     site_stores_.clear();
-    last_site_ = nullptr;
+    last_argument_ = 0;
 }
 
-unsigned Recorder::site_number(const void* site, bool is_store) {
-    const auto [entry, is_new] = site_numbers_.try_emplace(site, static_cast<unsigned>(site_stores_.size()));
+void Recorder::add(unsigned thread, const void* address, size_t bytes, bool is_store,
+                   const void* instruction) {
+    // An atomic reads and writes at one instruction: two sites.
+    const char* site = static_cast<const char*>(instruction) + is_store;
+    const auto [entry, is_new] = sites_.try_emplace(site, static_cast<unsigned>(site_stores_.size()));
     if (is_new) site_stores_.push_back(is_store);
-    last_site_ = site;
-    return last_number_ = entry->second;
-}
-
-void Recorder::add(unsigned thread, const void* address, size_t bytes, bool is_store, const void* site) {
     thread_accesses_[thread]++;
-    // An atomic reads and writes at one site: two requests.
-    const void* key = static_cast<const char*>(site) + (is_store ? 1 : 0);
-    const unsigned number = key == last_site_ ? last_number_ : site_number(key, is_store);
-    logs_[thread].push_back({reinterpret_cast<uintptr_t>(address), number, 0, static_cast<unsigned>(bytes)});
+    logs_[thread].push_back(
+        {reinterpret_cast<uintptr_t>(address), entry->second, 0, static_cast<unsigned>(bytes)});
     if (logs_[thread].size() >= MAX_LOG) end_requests(thread / WARP);
 }
 
@@ -50,7 +42,9 @@ void Recorder::end_requests(unsigned warp) {
         if (lanes[lane].empty()) continue;
         occurrences_.assign(num_sites, 0);
         for (Access& access : lanes[lane]) access.occurrence = occurrences_[access.site]++;
-        for (size_t s = 0; s < num_sites; s++) first_request_[s + 1] = std::max(first_request_[s + 1], occurrences_[s]);
+        for (size_t s = 0; s < num_sites; s++) {
+            first_request_[s + 1] = std::max(first_request_[s + 1], occurrences_[s]);
+        }
     }
     for (size_t s = 0; s < num_sites; s++) first_request_[s + 1] += first_request_[s];
     requests_.resize(first_request_[num_sites]);
@@ -70,24 +64,15 @@ void Recorder::end_requests(unsigned warp) {
 void Recorder::count(const WarpRequest& request) {
     uintptr_t sectors[2 * WARP];
     unsigned touched = 0;
-    const Allocation* memory = nullptr;
     for (unsigned i = 0; i < request.lanes; i++) {
         const uintptr_t address = request.addresses[i], last = (address + request.bytes - 1) / SECTOR;
         sectors[touched++] = address / SECTOR;
         if (last != address / SECTOR) sectors[touched++] = last;
-        const char* byte = reinterpret_cast<const char*>(address);
-        if (memory == nullptr || byte < memory->begin || byte >= memory->begin + memory->bytes) {
-            const Allocation* end = launch_->argument_memory + launch_->num_pointers;
-            memory = std::find_if(static_cast<const Allocation*>(launch_->argument_memory), end,
-                                  [&](auto& m) { return byte >= m.begin && byte < m.begin + m.bytes; });
-            if (memory == end) memory = nullptr;
-        }
-        if (memory != nullptr) {
-            counts_.arguments[memory - launch_->argument_memory][request.is_store] += request.bytes;
-        }
+        uint64_t* argument = argument_counts(reinterpret_cast<const char*>(address));
+        if (argument != nullptr) argument[request.is_store] += request.bytes;
     }
     if (!std::is_sorted(sectors, sectors + touched)) std::sort(sectors, sectors + touched);
-    const uint64_t distinct = static_cast<uint64_t>(std::unique(sectors, sectors + touched) - sectors);
+    const auto distinct = static_cast<uint64_t>(std::unique(sectors, sectors + touched) - sectors);
     const uint64_t bytes = uint64_t{request.lanes} * request.bytes;
     counts_.accesses += request.lanes;
     counts_.bytes[request.is_store] += bytes;
@@ -96,12 +81,22 @@ void Recorder::count(const WarpRequest& request) {
     counts_.ideal_sectors[request.is_store] += std::min(distinct, (bytes + SECTOR - 1) / SECTOR);
 }
 
+// The counts of the pointer argument whose allocation holds the address, most often that of the last time.
+uint64_t* Recorder::argument_counts(const char* address) {
+    for (unsigned tried = 0; tried < launch_->num_pointers; tried++) {
+        if (launch_->pointed_into[last_argument_].holds(address)) return counts_.arguments[last_argument_];
+        last_argument_ = (last_argument_ + 1) % launch_->num_pointers;
+    }
+    return nullptr;
+}
+
 void Recorder::finish(uint64_t barriers, uint64_t shuffles) {
+    static std::mutex adding;
     const size_t num_threads = thread_accesses_.size();
     for (unsigned warp = 0; warp * WARP < num_threads; warp++) end_requests(warp);
     const uint64_t most = *std::max_element(thread_accesses_.begin(), thread_accesses_.end());
 
-    std::lock_guard<std::mutex> guard(launch_->counting);
+    std::lock_guard<std::mutex> guard(adding);
     Counters& total = *launch_->counters;
     total.threads += num_threads;
     total.blocks++;
@@ -113,7 +108,8 @@ void Recorder::finish(uint64_t barriers, uint64_t shuffles) {
         total.bytes[kind] += counts_.bytes[kind];
         total.sectors[kind] += counts_.sectors[kind];
         total.ideal_sectors[kind] += counts_.ideal_sectors[kind];
-        for (unsigned i = 0; i < launch_->num_pointers; i++) total.arguments[i][kind] += counts_.arguments[i][kind];
+        for (unsigned i = 0; i < launch_->num_pointers; i++)
+            total.arguments[i][kind] += counts_.arguments[i][kind];
     }
 }
 

@@ -12,9 +12,9 @@ class Recorder {
   public:
     void begin(Launch& launch, unsigned num_threads);
 
-    // One access of a thread at an instruction of the kernel.
-    void add(unsigned thread, const void* address, size_t bytes, bool is_store, const void* site);
-    // The warp's lanes have met: accesses from here on belong to new requests.
+    // One access of a thread, by one instruction of the kernel.
+    void add(unsigned thread, const void* address, size_t bytes, bool is_store, const void* instruction);
+    // The warp's lanes have met: their accesses from here on belong to new requests.
     void end_requests(unsigned warp);
     // Adds the block's counts to its launch's.
     void finish(uint64_t barriers, uint64_t shuffles);
@@ -22,7 +22,7 @@ class Recorder {
   private:
     struct Access {
         uintptr_t address;
-        unsigned site, occurrence;  // occurrence: how often this lane was at the site since the lanes last met
+        unsigned site, occurrence;  // how often this lane was at the site since the lanes last met
         unsigned bytes;
     };
     // The accesses of a warp's lanes at one site, each lane's for the same time.
@@ -32,19 +32,19 @@ class Recorder {
         bool is_store;
     };
 
-    unsigned site_number(const void* site, bool is_store);
     void count(const WarpRequest& request);
+    uint64_t* argument_counts(const char* address);
 
     Launch* launch_ = nullptr;
     Counters counts_{};
     std::vector<std::vector<Access>> logs_;  // per thread
     std::vector<uint64_t> thread_accesses_;
-    std::unordered_map<const void*, unsigned> site_numbers_;
+    std::unordered_map<const char*, unsigned>
+        sites_;  // numbers; a site is an instruction that loads or stores
     std::vector<bool> site_stores_;
-    const void* last_site_ = nullptr;
-    unsigned last_number_ = 0;
     std::vector<unsigned> occurrences_, first_request_;  // per site
     std::vector<WarpRequest> requests_;
+    unsigned last_argument_ = 0;
 };
 
 }  // namespace pagedlab

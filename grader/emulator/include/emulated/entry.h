@@ -44,13 +44,15 @@ struct Entry<Function> {
 }  // namespace pagedlab
 
 // The toolchain writes this behind the body of every kernel; 1024 without __launch_bounds__.
-#define PAGEDLAB_KERNEL(name, max_threads)                                                      \
-    extern "C" {                                                                                \
-    pagedlab::Kernel pagedlab_kernel_##name = pagedlab::Entry<&name>::kernel(max_threads);      \
+#define PAGEDLAB_KERNEL(name, max_threads)                                                 \
+    extern "C" {                                                                           \
+    pagedlab::Kernel pagedlab_kernel_##name = pagedlab::Entry<&name>::kernel(max_threads); \
     }
 
 // Where this module's shared variables begin in the calling thread: the address of one of them.
 static thread_local char pagedlab_shared_anchor;
 extern "C" {
-inline __attribute__((used)) char* pagedlab_shared() { return &pagedlab_shared_anchor; }
+inline __attribute__((used)) char* pagedlab_shared() {
+    return &pagedlab_shared_anchor;
+}
 }

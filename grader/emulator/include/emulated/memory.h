@@ -1,10 +1,10 @@
 // Atomics, and loads and stores with cache hints (which the emulator has no use for).
 #pragma once
 
-#define PAGEDLAB_LOAD(name)         \
-    template <class T>              \
+#define PAGEDLAB_LOAD(name)           \
+    template <class T>                \
     inline T name(const T* address) { \
-        return *address;            \
+        return *address;              \
     }
 PAGEDLAB_LOAD(__ldg)
 PAGEDLAB_LOAD(__ldca)
@@ -14,10 +14,10 @@ PAGEDLAB_LOAD(__ldlu)
 PAGEDLAB_LOAD(__ldcv)
 #undef PAGEDLAB_LOAD
 
-#define PAGEDLAB_STORE(name)                   \
-    template <class T>                         \
-    inline void name(T* address, T value) {    \
-        *address = value;                      \
+#define PAGEDLAB_STORE(name)                \
+    template <class T>                      \
+    inline void name(T* address, T value) { \
+        *address = value;                   \
     }
 PAGEDLAB_STORE(__stwb)
 PAGEDLAB_STORE(__stcg)
@@ -37,7 +37,8 @@ namespace pagedlab {
 #endif
 
 template <size_t Bytes>
-using Word = std::conditional_t<Bytes == 2, unsigned short, std::conditional_t<Bytes == 4, unsigned, unsigned long long>>;
+using Word = std::conditional_t<Bytes == 2, unsigned short,
+                                std::conditional_t<Bytes == 4, unsigned, unsigned long long>>;
 
 // Replaces *address by change(*address) as one step; returns what was there.
 template <class T, class Change>
@@ -58,14 +59,14 @@ PAGEDLAB_ATOMIC T update(T* address, Change change) {
 }  // namespace pagedlab
 
 // The value has a type of its own (T's, by identity), so that atomicAdd(&an_unsigned, 1) compiles as in CUDA.
-#define PAGEDLAB_ATOMIC_FUNCTION(name, expression)                                               \
-    template <class T>                                                                           \
-    inline T name(T* address, typename std::common_type<T>::type value) {                        \
-        return pagedlab::update(address, [=](T old) -> T { return expression; });                \
-    }                                                                                            \
-    template <class T>                                                                           \
-    inline T name##_block(T* address, typename std::common_type<T>::type value) {                \
-        return name(address, value);                                                             \
+#define PAGEDLAB_ATOMIC_FUNCTION(name, expression)                                \
+    template <class T>                                                            \
+    inline T name(T* address, typename std::common_type<T>::type value) {         \
+        return pagedlab::update(address, [=](T old) -> T { return expression; }); \
+    }                                                                             \
+    template <class T>                                                            \
+    inline T name##_block(T* address, typename std::common_type<T>::type value) { \
+        return name(address, value);                                              \
     }
 PAGEDLAB_ATOMIC_FUNCTION(atomicAdd, old + value)
 PAGEDLAB_ATOMIC_FUNCTION(atomicSub, old - value)
@@ -80,6 +81,7 @@ PAGEDLAB_ATOMIC_FUNCTION(atomicDec, old == 0 || old > value ? value : T(old - 1)
 #undef PAGEDLAB_ATOMIC_FUNCTION
 
 template <class T>
-inline T atomicCAS(T* address, typename std::common_type<T>::type expected, typename std::common_type<T>::type value) {
+inline T atomicCAS(T* address, typename std::common_type<T>::type expected,
+                   typename std::common_type<T>::type value) {
     return pagedlab::update(address, [=](T old) -> T { return old == expected ? value : old; });
 }

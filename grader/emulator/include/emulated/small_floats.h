@@ -25,7 +25,8 @@ struct HalfCoding {
     }
 
     static unsigned short encode(float value) {
-        const unsigned bits = __float_as_uint(value), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
+        const unsigned bits = __float_as_uint(value), sign = bits >> 16 & 0x8000,
+                       magnitude = bits & 0x7fffffff;
         if (magnitude > 0x7f800000) return 0x7fff;
         if (magnitude >= 0x477ff000) return static_cast<unsigned short>(sign | 0x7c00);
         // Below 2^-14: adding 0.5 leaves the subnormal's bits, rounded, at the end of the sum.
@@ -94,14 +95,14 @@ struct alignas(4) SmallFloat2 {
 }  // namespace pagedlab
 
 // Arithmetic: each result is computed in float and rounded once. NAME works on one value, NAME2 on pairs.
-#define PAGEDLAB_BINARY(name, name2, expression)                                                              \
-    template <class C>                                                                                        \
-    inline pagedlab::SmallFloat<C> name(pagedlab::SmallFloat<C> a, pagedlab::SmallFloat<C> b) {               \
-        return expression;                                                                                    \
-    }                                                                                                         \
-    template <class C>                                                                                        \
-    inline pagedlab::SmallFloat2<C> name2(pagedlab::SmallFloat2<C> a, pagedlab::SmallFloat2<C> b) {           \
-        return {name(a.x, b.x), name(a.y, b.y)};                                                              \
+#define PAGEDLAB_BINARY(name, name2, expression)                                                    \
+    template <class C>                                                                              \
+    inline pagedlab::SmallFloat<C> name(pagedlab::SmallFloat<C> a, pagedlab::SmallFloat<C> b) {     \
+        return expression;                                                                          \
+    }                                                                                               \
+    template <class C>                                                                              \
+    inline pagedlab::SmallFloat2<C> name2(pagedlab::SmallFloat2<C> a, pagedlab::SmallFloat2<C> b) { \
+        return {name(a.x, b.x), name(a.y, b.y)};                                                    \
     }
 PAGEDLAB_BINARY(__hadd, __hadd2, a + b)
 PAGEDLAB_BINARY(__hsub, __hsub2, a - b)
@@ -114,14 +115,14 @@ PAGEDLAB_BINARY(__hmax, __hmax2, fmaxf(a, b))
 PAGEDLAB_BINARY(__hmin, __hmin2, fminf(a, b))
 #undef PAGEDLAB_BINARY
 
-#define PAGEDLAB_UNARY(name, name2, expression)                                         \
-    template <class C>                                                                  \
-    inline pagedlab::SmallFloat<C> name(pagedlab::SmallFloat<C> a) {                    \
-        return expression;                                                              \
-    }                                                                                   \
-    template <class C>                                                                  \
-    inline pagedlab::SmallFloat2<C> name2(pagedlab::SmallFloat2<C> a) {                 \
-        return {name(a.x), name(a.y)};                                                  \
+#define PAGEDLAB_UNARY(name, name2, expression)                         \
+    template <class C>                                                  \
+    inline pagedlab::SmallFloat<C> name(pagedlab::SmallFloat<C> a) {    \
+        return expression;                                              \
+    }                                                                   \
+    template <class C>                                                  \
+    inline pagedlab::SmallFloat2<C> name2(pagedlab::SmallFloat2<C> a) { \
+        return {name(a.x), name(a.y)};                                  \
     }
 PAGEDLAB_UNARY(__hneg, __hneg2, -a)
 PAGEDLAB_UNARY(__habs, __habs2, fabsf(a))
@@ -139,10 +140,10 @@ PAGEDLAB_UNARY(hceil, h2ceil, ceilf(a))
 PAGEDLAB_UNARY(hrint, h2rint, rintf(a))
 #undef PAGEDLAB_UNARY
 
-#define PAGEDLAB_COMPARE(name, operation)                                                    \
-    template <class C>                                                                       \
-    inline bool name(pagedlab::SmallFloat<C> a, pagedlab::SmallFloat<C> b) {                 \
-        return a operation b;                                                                \
+#define PAGEDLAB_COMPARE(name, operation)                                    \
+    template <class C>                                                       \
+    inline bool name(pagedlab::SmallFloat<C> a, pagedlab::SmallFloat<C> b) { \
+        return a operation b;                                                \
     }
 PAGEDLAB_COMPARE(__heq, ==)
 PAGEDLAB_COMPARE(__hne, !=)
@@ -180,25 +181,67 @@ inline float __high2float(pagedlab::SmallFloat2<C> a) {
 }
 
 // Conversions, whose names hold the type's: `one` and `two` as in __float2bfloat16 and __float22bfloat162_rn.
-#define PAGEDLAB_CONVERSIONS(T, T2, one, two)                                                          \
-    inline T __float2##one(float a) { return a; }                                                      \
-    inline T __float2##one##_rn(float a) { return a; }                                                 \
-    inline T __double2##one(double a) { return a; }                                                    \
-    inline T __int2##one##_rn(int a) { return a; }                                                     \
-    inline T __uint2##one##_rn(unsigned a) { return a; }                                               \
-    inline float __##one##2float(T a) { return a; }                                                    \
-    inline int __##one##2int_rn(T a) { return __float2int_rn(a); }                                     \
-    inline int __##one##2int_rz(T a) { return __float2int_rz(a); }                                     \
-    inline unsigned short __##one##_as_ushort(T a) { return a.bits; }                                  \
-    inline short __##one##_as_short(T a) { return static_cast<short>(a.bits); }                        \
-    inline T __ushort_as_##one(unsigned short a) { return T::of_bits(a); }                             \
-    inline T __short_as_##one(short a) { return T::of_bits(static_cast<unsigned short>(a)); }          \
-    inline T2 __float2##two##_rn(float a) { return {a, a}; }                                           \
-    inline T2 __floats2##two##_rn(float a, float b) { return {a, b}; }                                 \
-    inline T2 __float22##two##_rn(float2 a) { return {a.x, a.y}; }                                     \
-    inline float2 __##two##2float2(T2 a) { return {a.x, a.y}; }                                        \
-    inline T2 __halves2##two(T a, T b) { return {a, b}; }                                              \
-    inline T2 make_##two(T a, T b) { return {a, b}; }                                                  \
-    inline T2 __##one##2##two(T a) { return {a, a}; }                                                  \
-    inline T __low2##one(T2 a) { return a.x; }                                                         \
-    inline T __high2##one(T2 a) { return a.y; }
+#define PAGEDLAB_CONVERSIONS(T, T2, one, two)              \
+    inline T __float2##one(float a) {                      \
+        return a;                                          \
+    }                                                      \
+    inline T __float2##one##_rn(float a) {                 \
+        return a;                                          \
+    }                                                      \
+    inline T __double2##one(double a) {                    \
+        return a;                                          \
+    }                                                      \
+    inline T __int2##one##_rn(int a) {                     \
+        return a;                                          \
+    }                                                      \
+    inline T __uint2##one##_rn(unsigned a) {               \
+        return a;                                          \
+    }                                                      \
+    inline float __##one##2float(T a) {                    \
+        return a;                                          \
+    }                                                      \
+    inline int __##one##2int_rn(T a) {                     \
+        return __float2int_rn(a);                          \
+    }                                                      \
+    inline int __##one##2int_rz(T a) {                     \
+        return __float2int_rz(a);                          \
+    }                                                      \
+    inline unsigned short __##one##_as_ushort(T a) {       \
+        return a.bits;                                     \
+    }                                                      \
+    inline short __##one##_as_short(T a) {                 \
+        return static_cast<short>(a.bits);                 \
+    }                                                      \
+    inline T __ushort_as_##one(unsigned short a) {         \
+        return T::of_bits(a);                              \
+    }                                                      \
+    inline T __short_as_##one(short a) {                   \
+        return T::of_bits(static_cast<unsigned short>(a)); \
+    }                                                      \
+    inline T2 __float2##two##_rn(float a) {                \
+        return {a, a};                                     \
+    }                                                      \
+    inline T2 __floats2##two##_rn(float a, float b) {      \
+        return {a, b};                                     \
+    }                                                      \
+    inline T2 __float22##two##_rn(float2 a) {              \
+        return {a.x, a.y};                                 \
+    }                                                      \
+    inline float2 __##two##2float2(T2 a) {                 \
+        return {a.x, a.y};                                 \
+    }                                                      \
+    inline T2 __halves2##two(T a, T b) {                   \
+        return {a, b};                                     \
+    }                                                      \
+    inline T2 make_##two(T a, T b) {                       \
+        return {a, b};                                     \
+    }                                                      \
+    inline T2 __##one##2##two(T a) {                       \
+        return {a, a};                                     \
+    }                                                      \
+    inline T __low2##one(T2 a) {                           \
+        return a.x;                                        \
+    }                                                      \
+    inline T __high2##one(T2 a) {                          \
+        return a.y;                                        \
+    }

@@ -18,7 +18,9 @@ extern PAGEDLAB_THREAD_LOCAL char* const pagedlab_dynamic_shared;
 
 constexpr int warpSize = 32;
 
-inline void __syncthreads(int line = __builtin_LINE()) { pagedlab_barrier(0, line); }
+inline void __syncthreads(int line = __builtin_LINE()) {
+    pagedlab_barrier(0, line);
+}
 inline int __syncthreads_count(int predicate, int line = __builtin_LINE()) {
     return pagedlab_barrier(predicate, line).yes;
 }
@@ -30,11 +32,19 @@ inline int __syncthreads_and(int predicate, int line = __builtin_LINE()) {
     return votes.yes == votes.threads;
 }
 
-inline void __threadfence_block() { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-inline void __threadfence_system() { __threadfence(); }
+inline void __threadfence_block() {
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+inline void __threadfence() {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+inline void __threadfence_system() {
+    __threadfence();
+}
 
-[[noreturn]] inline void __trap(int line = __builtin_LINE()) { pagedlab_trap(line); }
+[[noreturn]] inline void __trap(int line = __builtin_LINE()) {
+    pagedlab_trap(line);
+}
 
 #undef assert
 #define assert(condition) ((condition) ? void() : pagedlab_assert_failed(#condition, __FILE__, __LINE__))

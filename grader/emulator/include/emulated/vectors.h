@@ -2,23 +2,31 @@
 #pragma once
 
 // float4 and its kin are copied as one access, as on a GPU: the counters tell 16 bytes from four times 4.
-#define PAGEDLAB_VECTORS(base, type, align2, align4)                                                       \
-    struct base##1 {                                                                                       \
-        type x;                                                                                            \
-    };                                                                                                     \
-    struct alignas(align2) base##2 {                                                                       \
-        type x, y;                                                                                         \
-    };                                                                                                     \
-    struct base##3 {                                                                                       \
-        type x, y, z;                                                                                      \
-    };                                                                                                     \
-    struct alignas(align4) base##4 {                                                                       \
-        type x, y, z, w;                                                                                   \
-    };                                                                                                     \
-    inline constexpr base##1 make_##base##1(type x) { return {x}; }                                        \
-    inline constexpr base##2 make_##base##2(type x, type y) { return {x, y}; }                             \
-    inline constexpr base##3 make_##base##3(type x, type y, type z) { return {x, y, z}; }                  \
-    inline constexpr base##4 make_##base##4(type x, type y, type z, type w) { return {x, y, z, w}; }
+#define PAGEDLAB_VECTORS(base, type, align2, align4)                          \
+    struct base##1 {                                                          \
+        type x;                                                               \
+    };                                                                        \
+    struct alignas(align2) base##2 {                                          \
+        type x, y;                                                            \
+    };                                                                        \
+    struct base##3 {                                                          \
+        type x, y, z;                                                         \
+    };                                                                        \
+    struct alignas(align4) base##4 {                                          \
+        type x, y, z, w;                                                      \
+    };                                                                        \
+    inline constexpr base##1 make_##base##1(type x) {                         \
+        return {x};                                                           \
+    }                                                                         \
+    inline constexpr base##2 make_##base##2(type x, type y) {                 \
+        return {x, y};                                                        \
+    }                                                                         \
+    inline constexpr base##3 make_##base##3(type x, type y, type z) {         \
+        return {x, y, z};                                                     \
+    }                                                                         \
+    inline constexpr base##4 make_##base##4(type x, type y, type z, type w) { \
+        return {x, y, z, w};                                                  \
+    }
 
 PAGEDLAB_VECTORS(char, signed char, 2, 4)
 PAGEDLAB_VECTORS(uchar, unsigned char, 2, 4)

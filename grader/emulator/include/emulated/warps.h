@@ -5,7 +5,8 @@ namespace pagedlab {
 
 template <class T>
 unsigned long long to_bits(T value) {
-    static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>, "shuffles take values of at most 8 bytes");
+    static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>,
+                  "shuffles take values of at most 8 bytes");
     unsigned long long bits = 0;
     memcpy(&bits, &value, sizeof(T));
     return bits;
@@ -20,11 +21,12 @@ T from_bits(unsigned long long bits) {
 
 }  // namespace pagedlab
 
-#define PAGEDLAB_SHUFFLE(name, operation, operand_type)                                                      \
-    template <class T>                                                                                       \
-    inline T name(unsigned mask, T value, operand_type operand, int width = 32, int line = __builtin_LINE()) { \
-        return pagedlab::from_bits<T>(pagedlab_shuffle(mask, pagedlab::to_bits(value), pagedlab::operation,  \
-                                                       static_cast<int>(operand), width, line));             \
+#define PAGEDLAB_SHUFFLE(name, operation, operand_type)                                                     \
+    template <class T>                                                                                      \
+    inline T name(unsigned mask, T value, operand_type operand, int width = 32,                             \
+                  int line = __builtin_LINE()) {                                                            \
+        return pagedlab::from_bits<T>(pagedlab_shuffle(mask, pagedlab::to_bits(value), pagedlab::operation, \
+                                                       static_cast<int>(operand), width, line));            \
     }
 PAGEDLAB_SHUFFLE(__shfl_sync, SHUFFLE, int)
 PAGEDLAB_SHUFFLE(__shfl_up_sync, SHUFFLE_UP, unsigned)
@@ -35,7 +37,9 @@ PAGEDLAB_SHUFFLE(__shfl_xor_sync, SHUFFLE_XOR, int)
 inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE()) {
     pagedlab_collective(mask, 0, pagedlab::SYNC, line);
 }
-inline unsigned __activemask() { return pagedlab_active_mask(); }
+inline unsigned __activemask() {
+    return pagedlab_active_mask();
+}
 inline unsigned __ballot_sync(unsigned mask, int predicate, int line = __builtin_LINE()) {
     return static_cast<unsigned>(pagedlab_collective(mask, predicate != 0, pagedlab::BALLOT, line));
 }
@@ -46,9 +50,10 @@ inline int __all_sync(unsigned mask, int predicate, int line = __builtin_LINE())
     return __ballot_sync(mask, !predicate, line) == 0;
 }
 
-#define PAGEDLAB_REDUCE(name, type, operation)                                                  \
-    inline type name(unsigned mask, type value, int line = __builtin_LINE()) {                  \
-        return static_cast<type>(pagedlab_collective(mask, static_cast<unsigned>(value), pagedlab::operation, line)); \
+#define PAGEDLAB_REDUCE(name, type, operation)                                                   \
+    inline type name(unsigned mask, type value, int line = __builtin_LINE()) {                   \
+        return static_cast<type>(                                                                \
+            pagedlab_collective(mask, static_cast<unsigned>(value), pagedlab::operation, line)); \
     }
 PAGEDLAB_REDUCE(__reduce_add_sync, unsigned, ADD)
 PAGEDLAB_REDUCE(__reduce_add_sync, int, ADD)

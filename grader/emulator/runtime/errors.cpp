@@ -1,0 +1,199 @@
+// How a kernel ends early: traps, failed asserts, deadlocks, and faults, which end the launch with CUDA's error. A
+// fault outside of the kernel's own code ends the process, after a last message.
+#include <signal.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+#include "block.h"
+
+namespace pagedlab {
+
+namespace {
+
+constexpr size_t HANDLER_STACK = 64 * 1024;
+constexpr int64_t MAX_PRINTED = 1 << 20;  // bytes that kernels may print in all
+const char* const OPERATIONS[] = {
+    "__syncwarp",        "a warp vote",       "__reduce_add_sync", "__reduce_min_sync", "__reduce_max_sync",
+    "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync", "__reduce_or_sync",  "__reduce_xor_sync",
+    "__match_any_sync",  "__shfl_sync",       "__shfl_up_sync",    "__shfl_down_sync",  "__shfl_xor_sync",
+};
+int control_socket = -1;
+
+// The instruction and the stack pointer that a signal interrupted.
+#if defined(__linux__) && defined(__x86_64__)
+auto& instruction(ucontext_t* context) {
+    return context->uc_mcontext.gregs[REG_RIP];
+}
+auto& stack(ucontext_t* context) {
+    return context->uc_mcontext.gregs[REG_RSP];
+}
+#elif defined(__linux__)
+auto& instruction(ucontext_t* context) {
+    return context->uc_mcontext.pc;
+}
+auto& stack(ucontext_t* context) {
+    return context->uc_mcontext.sp;
+}
+#elif defined(__x86_64__)
+auto& instruction(ucontext_t* context) {
+    return context->uc_mcontext->__ss.__rip;
+}
+auto& stack(ucontext_t* context) {
+    return context->uc_mcontext->__ss.__rsp;
+}
+#else
+auto& instruction(ucontext_t* context) {
+    return context->uc_mcontext->__ss.__pc;
+}
+auto& stack(ucontext_t* context) {
+    return context->uc_mcontext->__ss.__sp;
+}
+#endif
+
+struct Fault {
+    int code;
+    const char* what;
+};
+
+Fault explain(int signal_number, const siginfo_t* info) {
+    if (signal_number == SIGFPE) return {LAUNCH_FAILED, "integer division by zero"};
+    if (signal_number == SIGILL) return {LAUNCH_FAILED, "a statement that must not be reached"};
+    const Range guard = {running_block->fiber()->stack, running_block->fiber()->stack + GUARD_BYTES};
+    if (guard.holds(info->si_addr))
+        return {LAUNCH_FAILED, "local arrays are too large, or recursion too deep"};
+#ifdef SI_KERNEL
+    // The processor gives no address for vector accesses that are not aligned.
+    if (info->si_code == SI_KERNEL) return {MISALIGNED_ADDRESS, "access at no multiple of the vector's size"};
+#endif
+    return {ILLEGAL_ADDRESS, "access outside of all allocations"};
+}
+
+// A frame of grader/framing.py: {"crash": text}.
+void send_crash(const char* kernel, const char* what, const void* address) {
+    char message[512] = {};
+    const int length = snprintf(message + 12, sizeof message - 12,
+                                "{\"crash\": \"kernel %s: %s (address %p)\"}", kernel, what, address);
+    memcpy(message, &length, sizeof length);
+    if (write(control_socket, message, 12 + static_cast<size_t>(length)) < 0) return;
+}
+
+void handle(int signal_number, siginfo_t* info, void* context_pointer) {
+    const Launch* launch = running_block ? running_block->launch() : nullptr;
+    if (launch == nullptr) {
+        signal(signal_number, SIG_DFL);  // a fault of ours: again, with the usual consequences
+        return;
+    }
+    auto* context = static_cast<ucontext_t*>(context_pointer);
+    const Fault fault = explain(signal_number, info);
+    if (!launch->code.holds(reinterpret_cast<const void*>(instruction(context)))) {
+        // In a library function that a kernel called, which may hold locks.
+        send_crash(launch->name, fault.what, info->si_addr);
+        _exit(1);
+    }
+    const void* address = fault.code == ILLEGAL_ADDRESS ? info->si_addr : nullptr;
+    auto* scheduler = static_cast<char*>(running_block->fail_in_handler(fault.code, address, fault.what));
+    memcpy(&instruction(context), scheduler + ENTRY_WORD * sizeof(void*), sizeof(void*));
+    const char* stack_pointer = scheduler + POPPED_BYTES;
+    memcpy(&stack(context), &stack_pointer, sizeof stack_pointer);
+}
+
+}  // namespace
+
+void catch_faults_here() {
+    stack_t alternate = {};
+    alternate.ss_sp = new char[HANDLER_STACK];
+    alternate.ss_size = HANDLER_STACK;
+    sigaltstack(&alternate, nullptr);
+}
+
+void Launch::fail(int error, const void* fault_address, const char* what) {
+    if (__atomic_exchange_n(&code_of_error, error, __ATOMIC_SEQ_CST) != SUCCESS) return;
+    address = fault_address;
+    snprintf(detail, sizeof detail, "kernel %s, %s", name, what);
+}
+
+void* Block::fail_in_handler(int code, const void* address, const char* what) {
+    const uint3 block = block_index, thread = index_[current_];
+    char text[900];
+    snprintf(text, sizeof text, "block (%u,%u,%u), thread (%u,%u,%u): %s", block.x, block.y, block.z,
+             thread.x, thread.y, thread.z, what);
+    launch_->fail(code, address, text);
+    return scheduler_;
+}
+
+void Block::fail(int code, const char* what) {
+    void* dropped;
+    switch_stack(&dropped, fail_in_handler(code, nullptr, what));
+    __builtin_unreachable();
+}
+
+void Block::fail_deadlocked(int line) {
+    threads_[current_].line = line;
+    std::map<std::string, std::pair<int, unsigned>> groups;  // how many wait there, the first of them
+    for (unsigned t = 0; t < num_threads_; t++) {
+        const Warp& warp = warps_[t / WARP];
+        const unsigned bit = 1u << t % WARP;
+        if (!(warp.alive & bit)) continue;
+        std::string where = "__syncthreads";
+        for (unsigned i = 0; i < warp.num_meetings; i++) {
+            if (warp.meetings[i].arrived & bit) where = OPERATIONS[warp.meetings[i].operation];
+        }
+        where += " in line " + std::to_string(threads_[t].line);
+        groups.try_emplace(where, 0, t).first->second.first++;
+    }
+    std::string text = "deadlock, no thread can go on:";
+    for (const auto& [where, group] : groups) {
+        const uint3 first = index_[group.second];
+        char row[200];
+        snprintf(row, sizeof row, " %d wait at %s, the first is thread (%u,%u,%u);", group.first,
+                 where.c_str(), first.x, first.y, first.z);
+        text += row;
+    }
+    fail(LAUNCH_FAILED, (text + " " + std::to_string(num_threads_ - alive_) + " have returned").c_str());
+}
+
+}  // namespace pagedlab
+
+using namespace pagedlab;
+
+extern "C" {
+
+// Faults end launches from now on; what ends the process is told on the socket first.
+void pagedlab_catch_faults(int control) {
+    control_socket = control;
+    struct sigaction action = {};
+    action.sa_sigaction = handle;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    for (int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(signal_number, &action, nullptr);
+}
+
+void pagedlab_trap(int line) {
+    char text[64];
+    snprintf(text, sizeof text, "__trap() in line %d", line);
+    running_block->fail(LAUNCH_FAILED, text);
+}
+
+void pagedlab_assert_failed(const char* expression, const char* file, int line) {
+    char text[512];
+    snprintf(text, sizeof text, "%s:%d: assertion `%s` failed", file, line, expression);
+    running_block->fail(ASSERT, text);
+}
+
+int pagedlab_printf(const char* format, ...) {
+    static std::atomic<int64_t> printed{0};
+    if (printed >= MAX_PRINTED) return -1;
+    va_list arguments;
+    va_start(arguments, format);
+    const int count = vprintf(format, arguments);
+    va_end(arguments);
+    if (count > 0 && (printed += count) >= MAX_PRINTED)
+        puts("\n(kernels printed 1 MiB; the rest is left out)");
+    return count;
+}
+}
