@@ -31,11 +31,17 @@ class Suite:
     environment: dict[str, str] = field(default_factory=dict)
 
 
+ALL_SEEDS = (
+    "tests/kit/test_solutions.py",
+    "tests/kit/test_mutants.py",
+    "tests/kit/test_nvcc.py",
+    "tests/kit/test_release.py",
+)
+
 SUITES = (
     Suite("lint", 30, ("tests/kit/test_lint.py",)),
-    Suite(
-        "unit tests", 90, ("tests/grader", "tests/given", "tests/references/test_oracle.py", "tests/test_handouts.py")
-    ),
+    Suite("unit tests", 90, ("tests/grader", "tests/test_handouts.py", "tests/references/test_oracle.py")),
+    Suite("launchers", 30, ("tests/given",)),
     Suite("emulator", 120, ("tests/emulator",)),
     Suite("solutions", 180, ("tests/kit/test_solutions.py", "tests/kit/test_starter.py", "tests/kit/test_nvcc.py")),
     Suite("alternatives", 90, ("tests/kit/test_alternatives.py",)),
@@ -44,7 +50,7 @@ SUITES = (
     Suite("release", 30, ("tests/kit/test_release.py",)),
     Suite("setup", 60, ("tests/kit/test_setup.py", "tests/kit/test_readme.py")),
     Suite("references", 300, ("tests/references/test_transformers.py",), slow=True),
-    Suite("all seeds", 1200, ("tests/kit/test_solutions.py", "tests/kit/test_mutants.py"), True, {"PAGEDLAB_ALL": "1"}),
+    Suite("all seeds", 1200, ALL_SEEDS, True, {"PAGEDLAB_ALL": "1"}),
     Suite("calibration", 600, ("tests/kit/test_calibration.py",), slow=True),
     Suite("gpu report", 5, ("tests/gpu/test_agreement.py",), slow=True),
 )
