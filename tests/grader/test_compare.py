@@ -327,6 +327,14 @@ def test_many_slightly_wrong_rows_fail_by_their_median(
         expect_rows(shifted(reference, (np.s_[:], 0.016)), reference, bf16, "states[1]")
 
 
+def test_the_median_of_few_rows_is_not_judged(logits: tuple[Array, Array]) -> None:
+    reference, bf16 = logits
+    got = shifted(reference, (np.s_[:], 0.016))
+    expect_rows(got[:5], reference[:5], bf16[:5])
+    with pytest.raises(Failure):
+        expect_rows(got[:6], reference[:6], bf16[:6])
+
+
 def test_nan_rows_fail_and_say_from_where(logits: tuple[Array, Array]) -> None:
     reference, bf16 = logits
     with pytest.raises(Failure) as caught:
