@@ -59,7 +59,7 @@ def masked_keys(worker: Worker, rng: Generator) -> None:
         q[:] = np.abs(q)
         growing = np.arange(keys)[:, None, None] - (keys - queries)
         large = np.broadcast_to(growing > 0, k.shape)
-        k[large] = to_bf16(np.broadcast_to(10.0 * growing, k.shape)[large])
+        k[large] = to_bf16(np.broadcast_to(1e6 * growing, k.shape)[large])
         v[large] = to_bf16(1e6 * np.broadcast_to(growing, v.shape)[large])
         expect_attention(worker, q, k, v)
 
