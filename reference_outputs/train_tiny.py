@@ -113,7 +113,7 @@ def main() -> None:
     weights = {name: weight.to(torch.bfloat16).cpu() for name, weight in unique_weights(model).items()}
     load_weights(model, weights)
     losses = {
-        "best_step": MEASURE_EVERY * (1 + history.index(min(history))),
+        "best_step": MEASURE_EVERY * history.index(min(history)),
         "validation_loss": round(loss_of(model, validation[:2]), 4),
         "validation_loss_of_repeated_passages": round(loss_of(model, validation[2:]), 4),
     }
@@ -186,14 +186,17 @@ def train(
     steps: int,
     rate: float,
 ) -> list[float]:
-    """Train in place, leave the weights of the lowest validation loss in the model, return all of these losses."""
+    """Train in place and leave the weights of the lowest validation loss in the model.
+
+    Returns that loss at the start and after each MEASURE_EVERY steps.
+    """
     matrices = [parameter for parameter in model.parameters() if parameter.ndim == 2]
     norms = [parameter for parameter in model.parameters() if parameter.ndim < 2]
     groups = [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": norms, "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.95))
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate_factor(step, steps))
-    history: list[float] = []
-    best = unique_weights(model)
+    history = [loss_of(model, validation)]
+    best = {name: weight.clone() for name, weight in unique_weights(model).items()}
     for step, ids in enumerate(batches.take(steps), start=1):
         model.train()
         loss = next_token_loss(model, ids)
@@ -202,11 +205,10 @@ def train(
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-        if step % MEASURE_EVERY and step != steps:
+        if step % MEASURE_EVERY:
             continue
-        plain, repeated = (loss_of(model, rows) for rows in (validation[:2], validation[2:]))
-        print(f"step {step}: training {loss.item():.3f}, validation {plain:.3f}, repeated {repeated:.3f}", flush=True)
-        history.append(plain + repeated)
+        history.append(loss_of(model, validation))
+        print(f"step {step}: training loss {loss.item():.3f}, validation loss {history[-1]:.3f}", flush=True)
         if history[-1] == min(history):
             best = {name: weight.clone() for name, weight in unique_weights(model).items()}
         if min(history) < min(history[-PATIENCE:]):
