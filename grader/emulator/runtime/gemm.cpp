@@ -24,26 +24,26 @@ struct Gemm {
 
 namespace {
 
-constexpr int LANES = 8, ROWS = 2, COLUMNS = 4;  // of one step; each step's sums stay in registers
+constexpr int LANES = 8, PAIR = 2 * LANES;  // numbers of a vector, and of the bf16 rows that fill one
+constexpr int ROWS = 2, COLUMNS = 4;        // of one step, whose sums stay in registers
 constexpr int64_t ROWS_PER_TASK = 32, COLUMNS_PER_TASK = 32;
 constexpr int64_t LONG = 100000;  // multiplications from which on it is worth to wake the other cores
 
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
-// At any address that holds numbers of the element's type.
+// At any address that holds numbers.
 typedef float StoredFloats __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef uint16_t StoredShorts __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+typedef uint32_t StoredWords __attribute__((vector_size(4 * LANES), aligned(2), may_alias));
+
+Floats load(const float* values) {
+    return *reinterpret_cast<const StoredFloats*>(values);
+}
 
 float widened(uint16_t bits) {
     const uint32_t word = static_cast<uint32_t>(bits) << 16;
     float value;
     memcpy(&value, &word, sizeof value);
     return value;
-}
-
-Floats widened(const uint16_t* values) {
-    const StoredShorts shorts = *reinterpret_cast<const StoredShorts*>(values);
-    return reinterpret_cast<Floats>(__builtin_convertvector(shorts, Words) << 16);
 }
 
 uint16_t rounded(float value) {
@@ -65,19 +65,31 @@ void store(const Gemm& gemm, int64_t i, int64_t j, float sum) {
     }
 }
 
-// sums[r][j] = dot product of the k elements of row r and column j, which begin `row_stride` and k apart.
+// A column of op(B) as floats; of each 16 the even elements first: in a vector of 32-bit words, rows of bf16 have their
+// even elements in the lower halves and their odd ones in the upper halves.
+void widen_column(const uint16_t* column, int64_t step, int64_t k, float* result) {
+    const int64_t paired = k / PAIR * PAIR;
+    for (int64_t p = 0; p < k; p++) {
+        const int64_t position = p < paired ? p / PAIR * PAIR + p % 2 * LANES + p % PAIR / 2 : p;
+        result[position] = widened(column[p * step]);
+    }
+}
+
+// sums[r][j] = dot product of the k elements of row r and widened column j, which begin `stride` and k apart.
 template <int R, int N>
-void dot_products(const uint16_t* rows, int64_t row_stride, const float* columns, int64_t k,
-                  float (*sums)[N]) {
+void dot_products(const uint16_t* rows, int64_t stride, const float* columns, int64_t k, float (*sums)[N]) {
     Floats partial[R][N] = {};
     int64_t p = 0;
-    for (; p + LANES <= k; p += LANES) {
+    for (; p + PAIR <= k; p += PAIR) {
 #pragma GCC unroll 4
         for (int r = 0; r < R; r++) {
-            const Floats row = widened(rows + r * row_stride + p);
+            const Words words = *reinterpret_cast<const StoredWords*>(rows + r * stride + p);
+            const Floats even = reinterpret_cast<Floats>(words << 16);
+            const Floats odd = reinterpret_cast<Floats>(words & 0xffff0000u);
 #pragma GCC unroll 4
             for (int j = 0; j < N; j++) {
-                partial[r][j] += row * *reinterpret_cast<const StoredFloats*>(columns + j * k + p);
+                partial[r][j] += even * load(columns + j * k + p);
+                partial[r][j] += odd * load(columns + j * k + p + LANES);
             }
         }
     }
@@ -85,8 +97,7 @@ void dot_products(const uint16_t* rows, int64_t row_stride, const float* columns
         for (int j = 0; j < N; j++) {
             sums[r][j] = 0;
             for (int lane = 0; lane < LANES; lane++) sums[r][j] += partial[r][j][lane];
-            for (int64_t q = p; q < k; q++)
-                sums[r][j] += widened(rows[r * row_stride + q]) * columns[j * k + q];
+            for (int64_t q = p; q < k; q++) sums[r][j] += widened(rows[r * stride + q]) * columns[j * k + q];
         }
     }
 }
@@ -114,8 +125,8 @@ extern "C" void pagedlab_gemm(const pagedlab::Gemm* call) {
     const std::unique_ptr<float[]> columns(new float[static_cast<size_t>(gemm.n * k)]);
     const int64_t stride = gemm.trans_b ? 1 : gemm.ldb, step = gemm.trans_b ? gemm.ldb : 1;
     parallel_for(static_cast<uint64_t>(gemm.n), is_long, [&](uint64_t j) {
-        const uint16_t* column = gemm.b + static_cast<int64_t>(j) * stride;
-        for (int64_t p = 0; p < k; p++) columns[static_cast<int64_t>(j) * k + p] = widened(column[p * step]);
+        const int64_t column = static_cast<int64_t>(j);
+        widen_column(gemm.b + column * stride, step, k, &columns[column * k]);
     });
 
     // Rows whose elements do not lie side by side are copied so that they do.

@@ -1,218 +1,120 @@
 // Mathematical functions and intrinsics. The fast variants (__expf …) are as exact as the others here.
 #pragma once
 
-#define PAGEDLAB_MINMAX(type)                   \
-    inline constexpr type min(type a, type b) { \
-        return b < a ? b : a;                   \
-    }                                           \
-    inline constexpr type max(type a, type b) { \
-        return a < b ? b : a;                   \
+#define PAGEDLAB_FUNCTION(result, name, parameters, value) \
+    inline result name parameters {                        \
+        return value;                                      \
     }
-PAGEDLAB_MINMAX(int)
-PAGEDLAB_MINMAX(unsigned)
-PAGEDLAB_MINMAX(long)
-PAGEDLAB_MINMAX(unsigned long)
-PAGEDLAB_MINMAX(long long)
-PAGEDLAB_MINMAX(unsigned long long)
-#undef PAGEDLAB_MINMAX
 
-// Of mixed operands the type of their sum, as nvcc's overloads give.
-template <class A, class B, class T = decltype(A() + B()),
-          std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>, int> = 0>
-inline T min(A a, B b) {
-    if constexpr (std::is_floating_point_v<T>) return fmin(static_cast<T>(a), static_cast<T>(b));
-    return static_cast<T>(b) < static_cast<T>(a) ? static_cast<T>(b) : static_cast<T>(a);
-}
-template <class A, class B, class T = decltype(A() + B()),
-          std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>, int> = 0>
-inline T max(A a, B b) {
-    if constexpr (std::is_floating_point_v<T>) return fmax(static_cast<T>(a), static_cast<T>(b));
-    return static_cast<T>(a) < static_cast<T>(b) ? static_cast<T>(b) : static_cast<T>(a);
-}
+#define MINMAX(T)                                        \
+    PAGEDLAB_FUNCTION(T, min, (T a, T b), b < a ? b : a) \
+    PAGEDLAB_FUNCTION(T, max, (T a, T b), a < b ? b : a)
+MINMAX(int)
+MINMAX(unsigned)
+MINMAX(long)
+MINMAX(unsigned long)
+MINMAX(long long)
+MINMAX(unsigned long long)
+#undef MINMAX
 
-#define PAGEDLAB_REINTERPRET(name, to, from)       \
-    inline to name(from value) {                   \
-        to result;                                 \
-        static_assert(sizeof(to) == sizeof(from)); \
-        memcpy(&result, &value, sizeof(to));       \
-        return result;                             \
+// Of floating point and of mixed operands; the result has the type of their sum, as by nvcc's overloads.
+#define MINMAX(name, of_floats, is_first_chosen)                                             \
+    template <class A, class B, class T = decltype(A() + B()),                               \
+              std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B>, int> = 0> \
+    inline T name(A first, B second) {                                                       \
+        const T a = static_cast<T>(first), b = static_cast<T>(second);                       \
+        if constexpr (std::is_floating_point_v<T>) return of_floats(a, b);                   \
+        return is_first_chosen ? a : b;                                                      \
     }
-PAGEDLAB_REINTERPRET(__float_as_int, int, float)
-PAGEDLAB_REINTERPRET(__float_as_uint, unsigned, float)
-PAGEDLAB_REINTERPRET(__int_as_float, float, int)
-PAGEDLAB_REINTERPRET(__uint_as_float, float, unsigned)
-PAGEDLAB_REINTERPRET(__double_as_longlong, long long, double)
-PAGEDLAB_REINTERPRET(__longlong_as_double, double, long long)
-#undef PAGEDLAB_REINTERPRET
+MINMAX(min, fmin, a < b)
+MINMAX(max, fmax, b < a)
+#undef MINMAX
 
-inline float rsqrtf(float x) {
-    return 1.0f / sqrtf(x);
-}
-inline double rsqrt(double x) {
-    return 1.0 / sqrt(x);
-}
-inline float rsqrt(float x) {
-    return rsqrtf(x);
-}
-inline float rcbrtf(float x) {
-    return 1.0f / cbrtf(x);
-}
-inline float normcdff(float x) {
-    return 0.5f * erfcf(-x * 0.70710678f);
-}
-inline float sinpif(float x) {
-    return static_cast<float>(sin(3.14159265358979323846 * x));
-}
-inline float cospif(float x) {
-    return static_cast<float>(cos(3.14159265358979323846 * x));
-}
-#ifndef _GNU_SOURCE
-inline void sincosf(float x, float* sine, float* cosine) {
-    *sine = sinf(x);
-    *cosine = cosf(x);
-}
-inline float exp10f(float x) {
-    return static_cast<float>(pow(10.0, x));
-}
+#define REINTERPRET(to, name, from)                    \
+    inline to name(from value) {                       \
+        to result;                                     \
+        __builtin_memcpy(&result, &value, sizeof(to)); \
+        return result;                                 \
+    }
+REINTERPRET(int, __float_as_int, float)
+REINTERPRET(unsigned, __float_as_uint, float)
+REINTERPRET(float, __int_as_float, int)
+REINTERPRET(float, __uint_as_float, unsigned)
+REINTERPRET(long long, __double_as_longlong, double)
+REINTERPRET(double, __longlong_as_double, long long)
+#undef REINTERPRET
+
+PAGEDLAB_FUNCTION(float, rsqrtf, (float x), 1.0f / sqrtf(x))
+PAGEDLAB_FUNCTION(float, rsqrt, (float x), 1.0f / sqrtf(x))
+PAGEDLAB_FUNCTION(double, rsqrt, (double x), 1.0 / sqrt(x))
+PAGEDLAB_FUNCTION(float, rcbrtf, (float x), 1.0f / cbrtf(x))
+PAGEDLAB_FUNCTION(float, normcdff, (float x), 0.5f * erfcf(x * -0.70710678f))
+PAGEDLAB_FUNCTION(float, sinpif, (float x), static_cast<float>(sin(3.14159265358979323846 * x)))
+PAGEDLAB_FUNCTION(float, cospif, (float x), static_cast<float>(cos(3.14159265358979323846 * x)))
+PAGEDLAB_FUNCTION(float, __expf, (float x), expf(x))
+PAGEDLAB_FUNCTION(float, __exp10f, (float x), static_cast<float>(pow(10.0, x)))
+PAGEDLAB_FUNCTION(float, __logf, (float x), logf(x))
+PAGEDLAB_FUNCTION(float, __log2f, (float x), log2f(x))
+PAGEDLAB_FUNCTION(float, __log10f, (float x), log10f(x))
+PAGEDLAB_FUNCTION(float, __powf, (float x, float y), powf(x, y))
+PAGEDLAB_FUNCTION(float, __sinf, (float x), sinf(x))
+PAGEDLAB_FUNCTION(float, __cosf, (float x), cosf(x))
+PAGEDLAB_FUNCTION(float, __tanf, (float x), tanf(x))
+PAGEDLAB_FUNCTION(void, __sincosf, (float x, float* sine, float* cosine),
+                  (void)(*sine = sinf(x), *cosine = cosf(x)))
+#ifdef __APPLE__
+PAGEDLAB_FUNCTION(void, sincosf, (float x, float* sine, float* cosine), __sincosf(x, sine, cosine))
+PAGEDLAB_FUNCTION(float, exp10f, (float x), __exp10f(x))
 #endif
+PAGEDLAB_FUNCTION(float, fdividef, (float x, float y), x / y)
+PAGEDLAB_FUNCTION(float, __fdividef, (float x, float y), x / y)
+PAGEDLAB_FUNCTION(float, __saturatef, (float x), x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f)
+PAGEDLAB_FUNCTION(float, __fadd_rn, (float x, float y), x + y)
+PAGEDLAB_FUNCTION(float, __fsub_rn, (float x, float y), x - y)
+PAGEDLAB_FUNCTION(float, __fmul_rn, (float x, float y), x* y)
+PAGEDLAB_FUNCTION(float, __fdiv_rn, (float x, float y), x / y)
+PAGEDLAB_FUNCTION(float, __fmaf_rn, (float x, float y, float z), fmaf(x, y, z))
+PAGEDLAB_FUNCTION(float, __frcp_rn, (float x), 1.0f / x)
+PAGEDLAB_FUNCTION(float, __fsqrt_rn, (float x), sqrtf(x))
+PAGEDLAB_FUNCTION(float, __frsqrt_rn, (float x), 1.0f / sqrtf(x))
 
-inline float __expf(float x) {
-    return expf(x);
-}
-inline float __exp10f(float x) {
-    return exp10f(x);
-}
-inline float __logf(float x) {
-    return logf(x);
-}
-inline float __log2f(float x) {
-    return log2f(x);
-}
-inline float __log10f(float x) {
-    return log10f(x);
-}
-inline float __powf(float x, float y) {
-    return powf(x, y);
-}
-inline float __sinf(float x) {
-    return sinf(x);
-}
-inline float __cosf(float x) {
-    return cosf(x);
-}
-inline float __tanf(float x) {
-    return tanf(x);
-}
-inline void __sincosf(float x, float* sine, float* cosine) {
-    sincosf(x, sine, cosine);
-}
-inline float __fdividef(float x, float y) {
-    return x / y;
-}
-inline float fdividef(float x, float y) {
-    return x / y;
-}
-inline float __saturatef(float x) {
-    return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f;
-}
-inline float __fadd_rn(float x, float y) {
-    return x + y;
-}
-inline float __fsub_rn(float x, float y) {
-    return x - y;
-}
-inline float __fmul_rn(float x, float y) {
-    return x * y;
-}
-inline float __fdiv_rn(float x, float y) {
-    return x / y;
-}
-inline float __fmaf_rn(float x, float y, float z) {
-    return fmaf(x, y, z);
-}
-inline float __frcp_rn(float x) {
-    return 1.0f / x;
-}
-inline float __fsqrt_rn(float x) {
-    return sqrtf(x);
-}
-inline float __frsqrt_rn(float x) {
-    return rsqrtf(x);
-}
+namespace pagedlab {
 
 // Out of range: the nearest integer; NaN: 0, as on a GPU.
-template <class Integer>
-inline Integer pagedlab_to_integer(float x) {
+template <class T>
+inline T to_integer(float x) {
+    using Limits = std::numeric_limits<T>;
     if (x != x) return 0;
-    if (x <= static_cast<float>(std::numeric_limits<Integer>::min()))
-        return std::numeric_limits<Integer>::min();
-    if (x >= static_cast<float>(std::numeric_limits<Integer>::max()))
-        return std::numeric_limits<Integer>::max();
-    return static_cast<Integer>(x);
-}
-inline int __float2int_rn(float x) {
-    return pagedlab_to_integer<int>(rintf(x));
-}
-inline int __float2int_rz(float x) {
-    return pagedlab_to_integer<int>(x);
-}
-inline int __float2int_ru(float x) {
-    return pagedlab_to_integer<int>(ceilf(x));
-}
-inline int __float2int_rd(float x) {
-    return pagedlab_to_integer<int>(floorf(x));
-}
-inline unsigned __float2uint_rn(float x) {
-    return pagedlab_to_integer<unsigned>(rintf(x));
-}
-inline unsigned __float2uint_rz(float x) {
-    return pagedlab_to_integer<unsigned>(x);
-}
-inline float __int2float_rn(int x) {
-    return static_cast<float>(x);
-}
-inline float __uint2float_rn(unsigned x) {
-    return static_cast<float>(x);
-}
-inline float __ll2float_rn(long long x) {
-    return static_cast<float>(x);
-}
-inline float __double2float_rn(double x) {
-    return static_cast<float>(x);
+    if (x <= static_cast<float>(Limits::min())) return Limits::min();
+    return x >= static_cast<float>(Limits::max()) ? Limits::max() : static_cast<T>(x);
 }
 
-inline int __popc(unsigned x) {
-    return __builtin_popcount(x);
-}
-inline int __popcll(unsigned long long x) {
-    return __builtin_popcountll(x);
-}
-inline int __clz(int x) {
-    return x ? __builtin_clz(static_cast<unsigned>(x)) : 32;
-}
-inline int __clzll(long long x) {
-    return x ? __builtin_clzll(static_cast<unsigned long long>(x)) : 64;
-}
-inline int __ffs(int x) {
-    return __builtin_ffs(x);
-}
-inline int __ffsll(long long x) {
-    return __builtin_ffsll(x);
-}
+}  // namespace pagedlab
+
+PAGEDLAB_FUNCTION(int, __float2int_rn, (float x), pagedlab::to_integer<int>(rintf(x)))
+PAGEDLAB_FUNCTION(int, __float2int_rz, (float x), pagedlab::to_integer<int>(x))
+PAGEDLAB_FUNCTION(int, __float2int_ru, (float x), pagedlab::to_integer<int>(ceilf(x)))
+PAGEDLAB_FUNCTION(int, __float2int_rd, (float x), pagedlab::to_integer<int>(floorf(x)))
+PAGEDLAB_FUNCTION(unsigned, __float2uint_rn, (float x), pagedlab::to_integer<unsigned>(rintf(x)))
+PAGEDLAB_FUNCTION(unsigned, __float2uint_rz, (float x), pagedlab::to_integer<unsigned>(x))
+PAGEDLAB_FUNCTION(float, __int2float_rn, (int x), static_cast<float>(x))
+PAGEDLAB_FUNCTION(float, __uint2float_rn, (unsigned x), static_cast<float>(x))
+PAGEDLAB_FUNCTION(float, __ll2float_rn, (long long x), static_cast<float>(x))
+PAGEDLAB_FUNCTION(float, __double2float_rn, (double x), static_cast<float>(x))
+
+PAGEDLAB_FUNCTION(int, __popc, (unsigned x), __builtin_popcount(x))
+PAGEDLAB_FUNCTION(int, __popcll, (unsigned long long x), __builtin_popcountll(x))
+PAGEDLAB_FUNCTION(int, __clz, (int x), x ? __builtin_clz(static_cast<unsigned>(x)) : 32)
+PAGEDLAB_FUNCTION(int, __clzll, (long long x), x ? __builtin_clzll(static_cast<unsigned long long>(x)) : 64)
+PAGEDLAB_FUNCTION(int, __ffs, (int x), __builtin_ffs(x))
+PAGEDLAB_FUNCTION(int, __ffsll, (long long x), __builtin_ffsll(x))
+PAGEDLAB_FUNCTION(int, __mul24, (int x, int y), x* y)
+PAGEDLAB_FUNCTION(int, __mulhi, (int x, int y), static_cast<int>((int64_t{x} * y) >> 32))
+PAGEDLAB_FUNCTION(unsigned, __umulhi, (unsigned x, unsigned y),
+                  static_cast<unsigned>((uint64_t{x} * y) >> 32))
+
 inline unsigned __brev(unsigned x) {
     unsigned result = 0;
     for (int i = 0; i < 32; i++) result |= (x >> i & 1) << (31 - i);
     return result;
-}
-inline int __mul24(int x, int y) {
-    return x * y;
-}
-inline unsigned __umulhi(unsigned x, unsigned y) {
-    return static_cast<unsigned>((uint64_t{x} * y) >> 32);
-}
-inline int __mulhi(int x, int y) {
-    return static_cast<int>((int64_t{x} * y) >> 32);
-}
-inline unsigned __umul24(unsigned x, unsigned y) {
-    return x * y;
 }

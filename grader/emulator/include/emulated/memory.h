@@ -63,10 +63,6 @@ PAGEDLAB_ATOMIC T update(T* address, Change change) {
     template <class T>                                                            \
     inline T name(T* address, typename std::common_type<T>::type value) {         \
         return pagedlab::update(address, [=](T old) -> T { return expression; }); \
-    }                                                                             \
-    template <class T>                                                            \
-    inline T name##_block(T* address, typename std::common_type<T>::type value) { \
-        return name(address, value);                                              \
     }
 PAGEDLAB_ATOMIC_FUNCTION(atomicAdd, old + value)
 PAGEDLAB_ATOMIC_FUNCTION(atomicSub, old - value)

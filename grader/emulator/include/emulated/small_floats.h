@@ -94,81 +94,66 @@ struct alignas(4) SmallFloat2 {
 
 }  // namespace pagedlab
 
-// Arithmetic: each result is computed in float and rounded once. NAME works on one value, NAME2 on pairs.
-#define PAGEDLAB_BINARY(name, name2, expression)                                                    \
-    template <class C>                                                                              \
-    inline pagedlab::SmallFloat<C> name(pagedlab::SmallFloat<C> a, pagedlab::SmallFloat<C> b) {     \
-        return expression;                                                                          \
-    }                                                                                               \
-    template <class C>                                                                              \
-    inline pagedlab::SmallFloat2<C> name2(pagedlab::SmallFloat2<C> a, pagedlab::SmallFloat2<C> b) { \
-        return {name(a.x, b.x), name(a.y, b.y)};                                                    \
-    }
-PAGEDLAB_BINARY(__hadd, __hadd2, a + b)
-PAGEDLAB_BINARY(__hsub, __hsub2, a - b)
-PAGEDLAB_BINARY(__hmul, __hmul2, a* b)
-PAGEDLAB_BINARY(__hdiv, __h2div, a / b)
-PAGEDLAB_BINARY(__hadd_rn, __hadd2_rn, a + b)
-PAGEDLAB_BINARY(__hsub_rn, __hsub2_rn, a - b)
-PAGEDLAB_BINARY(__hmul_rn, __hmul2_rn, a* b)
-PAGEDLAB_BINARY(__hmax, __hmax2, fmaxf(a, b))
-PAGEDLAB_BINARY(__hmin, __hmin2, fminf(a, b))
-#undef PAGEDLAB_BINARY
-
-#define PAGEDLAB_UNARY(name, name2, expression)                         \
+// Arithmetic: each result is computed in float and rounded once. The second name works on pairs.
+#define UNARY(result, name, name2, value)                               \
     template <class C>                                                  \
-    inline pagedlab::SmallFloat<C> name(pagedlab::SmallFloat<C> a) {    \
-        return expression;                                              \
+    inline result name(pagedlab::SmallFloat<C> a) {                     \
+        return value;                                                   \
     }                                                                   \
     template <class C>                                                  \
     inline pagedlab::SmallFloat2<C> name2(pagedlab::SmallFloat2<C> a) { \
         return {name(a.x), name(a.y)};                                  \
     }
-PAGEDLAB_UNARY(__hneg, __hneg2, -a)
-PAGEDLAB_UNARY(__habs, __habs2, fabsf(a))
-PAGEDLAB_UNARY(hexp, h2exp, expf(a))
-PAGEDLAB_UNARY(hexp2, h2exp2, exp2f(a))
-PAGEDLAB_UNARY(hlog, h2log, logf(a))
-PAGEDLAB_UNARY(hsin, h2sin, sinf(a))
-PAGEDLAB_UNARY(hcos, h2cos, cosf(a))
-PAGEDLAB_UNARY(hsqrt, h2sqrt, sqrtf(a))
-PAGEDLAB_UNARY(hrsqrt, h2rsqrt, rsqrtf(a))
-PAGEDLAB_UNARY(hrcp, h2rcp, 1.0f / float(a))
-PAGEDLAB_UNARY(htanh, h2tanh, tanhf(a))
-PAGEDLAB_UNARY(hfloor, h2floor, floorf(a))
-PAGEDLAB_UNARY(hceil, h2ceil, ceilf(a))
-PAGEDLAB_UNARY(hrint, h2rint, rintf(a))
-#undef PAGEDLAB_UNARY
-
-#define PAGEDLAB_COMPARE(name, operation)                                    \
-    template <class C>                                                       \
-    inline bool name(pagedlab::SmallFloat<C> a, pagedlab::SmallFloat<C> b) { \
-        return a operation b;                                                \
+#define BINARY(result, name, name2, value)                                                          \
+    template <class C>                                                                              \
+    inline result name(pagedlab::SmallFloat<C> a, pagedlab::SmallFloat<C> b) {                      \
+        return value;                                                                               \
+    }                                                                                               \
+    template <class C>                                                                              \
+    inline pagedlab::SmallFloat2<C> name2(pagedlab::SmallFloat2<C> a, pagedlab::SmallFloat2<C> b) { \
+        return {name(a.x, b.x), name(a.y, b.y)};                                                    \
     }
-PAGEDLAB_COMPARE(__heq, ==)
-PAGEDLAB_COMPARE(__hne, !=)
-PAGEDLAB_COMPARE(__hlt, <)
-PAGEDLAB_COMPARE(__hle, <=)
-PAGEDLAB_COMPARE(__hgt, >)
-PAGEDLAB_COMPARE(__hge, >=)
-#undef PAGEDLAB_COMPARE
+#define SMALL pagedlab::SmallFloat<C>
+BINARY(SMALL, __hadd, __hadd2, a + b)
+BINARY(SMALL, __hsub, __hsub2, a - b)
+BINARY(SMALL, __hmul, __hmul2, (a)*b)
+BINARY(SMALL, __hdiv, __h2div, a / b)
+BINARY(SMALL, __hadd_rn, __hadd2_rn, a + b)
+BINARY(SMALL, __hsub_rn, __hsub2_rn, a - b)
+BINARY(SMALL, __hmul_rn, __hmul2_rn, (a)*b)
+BINARY(SMALL, __hmax, __hmax2, fmaxf(a, b))
+BINARY(SMALL, __hmin, __hmin2, fminf(a, b))
+BINARY(bool, __heq, __heq2, a == b)
+BINARY(bool, __hne, __hne2, a != b)
+BINARY(bool, __hlt, __hlt2, a < b)
+BINARY(bool, __hle, __hle2, a <= b)
+BINARY(bool, __hgt, __hgt2, a > b)
+BINARY(bool, __hge, __hge2, a >= b)
+UNARY(bool, __hisnan, __hisnan2, a != a)
+UNARY(SMALL, __hneg, __hneg2, -a)
+UNARY(SMALL, __habs, __habs2, fabsf(a))
+UNARY(SMALL, hexp, h2exp, expf(a))
+UNARY(SMALL, hexp2, h2exp2, exp2f(a))
+UNARY(SMALL, hlog, h2log, logf(a))
+UNARY(SMALL, hsin, h2sin, sinf(a))
+UNARY(SMALL, hcos, h2cos, cosf(a))
+UNARY(SMALL, hsqrt, h2sqrt, sqrtf(a))
+UNARY(SMALL, hrsqrt, h2rsqrt, rsqrtf(a))
+UNARY(SMALL, hrcp, h2rcp, 1.0f / float(a))
+UNARY(SMALL, htanh, h2tanh, tanhf(a))
+UNARY(SMALL, hfloor, h2floor, floorf(a))
+UNARY(SMALL, hceil, h2ceil, ceilf(a))
+UNARY(SMALL, hrint, h2rint, rintf(a))
+#undef UNARY
+#undef BINARY
 
 template <class C>
-inline bool __hisnan(pagedlab::SmallFloat<C> a) {
-    return a != a;
-}
-template <class C>
-inline int __hisinf(pagedlab::SmallFloat<C> a) {
-    return isinf(float(a)) ? (float(a) > 0 ? 1 : -1) : 0;
-}
-template <class C>
-inline pagedlab::SmallFloat<C> __hfma(pagedlab::SmallFloat<C> a, pagedlab::SmallFloat<C> b,
-                                      pagedlab::SmallFloat<C> c) {
+inline SMALL __hfma(SMALL a, SMALL b, SMALL c) {
     return double(float(a)) * double(float(b)) + double(float(c));
 }
-template <class C>
-inline pagedlab::SmallFloat2<C> __hfma2(pagedlab::SmallFloat2<C> a, pagedlab::SmallFloat2<C> b,
-                                        pagedlab::SmallFloat2<C> c) {
+#undef SMALL
+template <class C, class Pair = pagedlab::SmallFloat2<C>>
+inline Pair __hfma2(pagedlab::SmallFloat2<C> a, Pair b, Pair c) {
     return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};
 }
 template <class C>
@@ -181,67 +166,25 @@ inline float __high2float(pagedlab::SmallFloat2<C> a) {
 }
 
 // Conversions, whose names hold the type's: `one` and `two` as in __float2bfloat16 and __float22bfloat162_rn.
-#define PAGEDLAB_CONVERSIONS(T, T2, one, two)              \
-    inline T __float2##one(float a) {                      \
-        return a;                                          \
-    }                                                      \
-    inline T __float2##one##_rn(float a) {                 \
-        return a;                                          \
-    }                                                      \
-    inline T __double2##one(double a) {                    \
-        return a;                                          \
-    }                                                      \
-    inline T __int2##one##_rn(int a) {                     \
-        return a;                                          \
-    }                                                      \
-    inline T __uint2##one##_rn(unsigned a) {               \
-        return a;                                          \
-    }                                                      \
-    inline float __##one##2float(T a) {                    \
-        return a;                                          \
-    }                                                      \
-    inline int __##one##2int_rn(T a) {                     \
-        return __float2int_rn(a);                          \
-    }                                                      \
-    inline int __##one##2int_rz(T a) {                     \
-        return __float2int_rz(a);                          \
-    }                                                      \
-    inline unsigned short __##one##_as_ushort(T a) {       \
-        return a.bits;                                     \
-    }                                                      \
-    inline short __##one##_as_short(T a) {                 \
-        return static_cast<short>(a.bits);                 \
-    }                                                      \
-    inline T __ushort_as_##one(unsigned short a) {         \
-        return T::of_bits(a);                              \
-    }                                                      \
-    inline T __short_as_##one(short a) {                   \
-        return T::of_bits(static_cast<unsigned short>(a)); \
-    }                                                      \
-    inline T2 __float2##two##_rn(float a) {                \
-        return {a, a};                                     \
-    }                                                      \
-    inline T2 __floats2##two##_rn(float a, float b) {      \
-        return {a, b};                                     \
-    }                                                      \
-    inline T2 __float22##two##_rn(float2 a) {              \
-        return {a.x, a.y};                                 \
-    }                                                      \
-    inline float2 __##two##2float2(T2 a) {                 \
-        return {a.x, a.y};                                 \
-    }                                                      \
-    inline T2 __halves2##two(T a, T b) {                   \
-        return {a, b};                                     \
-    }                                                      \
-    inline T2 make_##two(T a, T b) {                       \
-        return {a, b};                                     \
-    }                                                      \
-    inline T2 __##one##2##two(T a) {                       \
-        return {a, a};                                     \
-    }                                                      \
-    inline T __low2##one(T2 a) {                           \
-        return a.x;                                        \
-    }                                                      \
-    inline T __high2##one(T2 a) {                          \
-        return a.y;                                        \
-    }
+#define PAGEDLAB_CONVERSIONS(T, T2, one, two)                                                     \
+    PAGEDLAB_FUNCTION(T, __float2##one, (float a), a)                                             \
+    PAGEDLAB_FUNCTION(T, __float2##one##_rn, (float a), a)                                        \
+    PAGEDLAB_FUNCTION(T, __double2##one, (double a), a)                                           \
+    PAGEDLAB_FUNCTION(T, __int2##one##_rn, (int a), a)                                            \
+    PAGEDLAB_FUNCTION(T, __uint2##one##_rn, (unsigned a), a)                                      \
+    PAGEDLAB_FUNCTION(float, __##one##2float, (T a), a)                                           \
+    PAGEDLAB_FUNCTION(int, __##one##2int_rn, (T a), __float2int_rn(a))                            \
+    PAGEDLAB_FUNCTION(int, __##one##2int_rz, (T a), __float2int_rz(a))                            \
+    PAGEDLAB_FUNCTION(unsigned short, __##one##_as_ushort, (T a), a.bits)                         \
+    PAGEDLAB_FUNCTION(short, __##one##_as_short, (T a), static_cast<short>(a.bits))               \
+    PAGEDLAB_FUNCTION(T, __ushort_as_##one, (unsigned short a), T::of_bits(a))                    \
+    PAGEDLAB_FUNCTION(T, __short_as_##one, (short a), T::of_bits(static_cast<unsigned short>(a))) \
+    PAGEDLAB_FUNCTION(T2, __float2##two##_rn, (float a), (T2{a, a}))                              \
+    PAGEDLAB_FUNCTION(T2, __floats2##two##_rn, (float a, float b), (T2{a, b}))                    \
+    PAGEDLAB_FUNCTION(T2, __float22##two##_rn, (float2 a), (T2{a.x, a.y}))                        \
+    PAGEDLAB_FUNCTION(float2, __##two##2float2, (T2 a), (float2{a.x, a.y}))                       \
+    PAGEDLAB_FUNCTION(T2, __halves2##two, (T a, T b), (T2{a, b}))                                 \
+    PAGEDLAB_FUNCTION(T2, make_##two, (T a, T b), (T2{a, b}))                                     \
+    PAGEDLAB_FUNCTION(T2, __##one##2##two, (T a), (T2{a, a}))                                     \
+    PAGEDLAB_FUNCTION(T, __low2##one, (T2 a), a.x)                                                \
+    PAGEDLAB_FUNCTION(T, __high2##one, (T2 a), a.y)
