@@ -154,8 +154,12 @@ class _Rewriter:
         words = [token.text for token in self.tokens[begin:at]]
         if "extern" in words:
             self._dynamic_shared(begin, end)
-        elif "static" in words:
+            return
+        if "static" in words:
             self._edit(at, at, "thread_local")
+        for i in range(at, end):
+            if self._text(i) == "alignas":  # C++ wants it in front
+                self._edit(i, i, "__align__")
 
     def _dynamic_shared(self, begin: int, end: int) -> None:
         """`extern __shared__ T name[][n];` becomes a pointer to the launch's shared memory."""

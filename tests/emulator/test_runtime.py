@@ -1,11 +1,13 @@
 """What kernels do on the emulated GPU: threads, warps, shared memory, atomics, limits and errors."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+from grader.framing import receive_frame
 from tests.emulator.device_client import CompileFailed, DeviceClient, DeviceFailed, start_device
 
 BF16 = ml_dtypes.bfloat16
@@ -24,9 +26,9 @@ def own_device() -> Iterator[DeviceClient]:
         yield client
 
 
-def error_of(device: DeviceClient, source: str, name: str, *arguments: object, **launch: object) -> dict[str, object]:
+def error_of(device: DeviceClient, source: str, name: str, *arguments: Any, **launch: Any) -> dict[str, Any]:
     with pytest.raises(DeviceFailed) as caught:
-        device.compile(source)(name, *arguments, **launch)  # type: ignore[arg-type]
+        device.compile(source)(name, *arguments, **launch)
     return caught.value.error
 
 
@@ -275,7 +277,8 @@ def test_intrinsics_and_vector_types(device: DeviceClient) -> None:
         const float results[] = {
             rsqrtf(v.y), __expf(v.x), __fdividef(v.y, v.z), fmaf(v.x, v.y, v.z), __int_as_float(0x40490fdb),
             (float)min(pair.x, pair.y), max(1.5f, v.x), (float)__popc(0xff01), (float)__clz(1), (float)__ffs(8),
-            __saturatef(v.w), sine, cosine, (float)__float2int_rn(2.5f), (float)__brev(1u), -INFINITY, (float)max(n, 3u)};
+            __saturatef(v.w), sine, cosine, (float)__float2int_rn(2.5f), (float)__brev(1u), -INFINITY,
+            (float)max(n, 3u)};
         for (int i = 0; i < 17; i++) __stcs(&out[i], results[i]);
         *reinterpret_cast<float2*>(out + 18) = make_float2(v.w, (float)warpSize);
         out[20] = dim3(4, 5).y + dim3(4).z;
@@ -428,7 +431,8 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_errors_end_the_launch_and_last(own_device: DeviceClient, name: str) -> None:
     statement, code, text, detail = FAULTS[name]
-    source = f"""__device__ int deep(int n) {{ volatile char row[4096]; row[n] = n; return deep(n + 1) + row[n]; }} extern "C" __global__ void fail(float* out) {{
+    deep = "__device__ int deep(int n) { volatile char row[4096]; row[n] = n; return deep(n + 1) + row[n]; }"
+    source = f"""{deep} extern "C" __global__ void fail(float* out) {{
         {statement}
         out[5] = 1;
     }}"""
@@ -444,10 +448,8 @@ def test_errors_end_the_launch_and_last(own_device: DeviceClient, name: str) -> 
 def test_a_crash_in_a_library_function_is_told_to_the_parent(own_device: DeviceClient) -> None:
     kernels = own_device.compile("""
     extern "C" __global__ void crash(float* out, int n) { memset(out + (1l << 30), 0, n); }""")
-    with pytest.raises(EOFError):
+    with pytest.raises((EOFError, BrokenPipeError)):
         kernels("crash", own_device.empty(1), 100000)
-    from grader.framing import receive_frame
-
     crash = receive_frame(own_device.control_socket, 4096, 0)[0]["crash"]
     assert crash.startswith("kernel crash: access outside of all allocations (address 0x")
 
@@ -499,7 +501,16 @@ def test_gemm(device: DeviceClient, size: tuple[int, int, int], transposed: tupl
 
 def test_gemm_refuses_wrong_leading_dimensions_and_sizes(device: DeviceClient) -> None:
     a, b, c = (device.empty((8, 8), BF16) for _ in range(3))
-    fields = {"trans_a": True, "trans_b": False, "m": 8, "n": 8, "k": 8, "alpha": 1.0, "beta": 0.0, "c_type": "bf16"}
+    fields: dict[str, Any] = {
+        "trans_a": True,
+        "trans_b": False,
+        "m": 8,
+        "n": 8,
+        "k": 8,
+        "alpha": 1.0,
+        "beta": 0.0,
+        "c_type": "bf16",
+    }
     fields |= {name: device.pointers[id(array)] for name, array in zip("abc", (a, b, c), strict=True)}
     fields |= {"lda": 8, "ldb": 8, "ldc": 8}
     device.send("gemm", **fields)

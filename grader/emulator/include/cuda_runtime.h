@@ -20,7 +20,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
-#define __align__(bytes) alignas(bytes)
+#define __align__(bytes) __attribute__((aligned(bytes)))
 #define __grid_constant__
 
 // The module's variables in global and constant memory lie together, so that the device can move them into its memory.

@@ -56,6 +56,10 @@ namespace pagedlab {
 template <class T>
 struct DynamicShared {
     operator T*() const { return reinterpret_cast<T*>(pagedlab_dynamic_shared); }
+    template <class Other>
+    explicit operator Other*() const {
+        return reinterpret_cast<Other*>(pagedlab_dynamic_shared);
+    }
 };
 
 }  // namespace pagedlab
