@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from grader.emulator.toolchain import Module, runtime_library
+from grader.emulator.toolchain import CompileError, Module, compile_module, runtime_library
 
 MAX_ARGUMENTS = 64
 KINDS = {b"p": "pointer", b"i": "int", b"f": "float", b"s": "struct"}
@@ -169,3 +169,27 @@ class LoadedModule:
         for name, (address, size) in self.module.globals.items():
             if name in target.module.globals:
                 ctypes.memmove(target.base + target.module.globals[name][0], self.base + address, size)
+
+
+class Kernels:
+    """One compiled source in its two builds; the counted one is made when it is first wanted."""
+
+    def __init__(self, source: str, options: list[str], include_dirs: list[str]) -> None:
+        """Raises CompileError, also when a function is called that nobody defines."""
+        self._source = (source, options, include_dirs)
+        self.plain = self._build(counted=False)
+        self._counted: LoadedModule | None = None
+
+    def counted(self) -> LoadedModule:
+        if self._counted is None:
+            self._counted = self._build(counted=True)
+        return self._counted
+
+    def _build(self, *, counted: bool) -> LoadedModule:
+        module = compile_module(*self._source, counted=counted)
+        try:
+            return LoadedModule(module)
+        except OSError as missing:
+            _, undefined, symbol = str(missing).rpartition("undefined symbol: ")
+            log = f"error: {symbol} is called, but no device function" if undefined else f"error: {missing}"
+            raise CompileError(log + "\n", module.command) from None
