@@ -42,10 +42,12 @@ class Worker:
 
     def time(self, op: str, *arguments: Any, repeats: int = 20) -> float:
         """Seconds of one launch on the device's own clock: the mean of `repeats` launches after a first one."""
-        seconds = self._launch(op, arguments, repeats)[1].get("seconds")
-        if not isinstance(seconds, float):
-            raise self._kernels.malformed("a time that is no number")
-        return seconds
+        return self._seconds(self._launch(op, arguments, repeats)[1])
+
+    def copy_time(self, size: int, repeats: int = 20) -> float:
+        """Seconds of a copy of `size` bytes on the device, measured as a launch is."""
+        header = {"verb": "copy", "bytes": size, "repeats": repeats}
+        return self._seconds(self._kernels.exchange(header, Request((), (), device=True))[0])
 
     def count(self, op: str, *arguments: Any) -> Counters:
         """As `launch`, with instrumented kernels: what the launch loaded, stored and synchronised. Emulator only."""
@@ -105,6 +107,11 @@ class Worker:
         answer, payload = self._kernels.exchange(header, request)
         outputs = request.results(payload)
         return outputs[0] if len(outputs) == 1 else outputs, answer
+
+    def _seconds(self, answer: dict[str, Any]) -> float:
+        if not isinstance(answer.get("seconds"), float):
+            raise self._kernels.malformed("a time that is no number")
+        return float(answer["seconds"])
 
     def _geometry(self, contract: Contract, request: Request) -> str:
         """The launch's block, grid and shared bytes as text; empty when they cannot be known."""

@@ -70,6 +70,16 @@ class Submission:
             answer["seconds"] = self._seconds(lambda: launcher(*arguments), header["repeats"])
         return answer, [sent.read_back()]
 
+    def copy(self, header: Mapping[str, Any], payload: memoryview) -> tuple[dict[str, Any], list[bytes]]:
+        """Time copies of some bytes from one place on the device to another: the mean seconds after a first one."""
+        source, target = (self.driver.mem_alloc(header["bytes"]) for _ in range(2))
+
+        def copy() -> None:
+            self.driver.memcpy_dtod_async(target, source, header["bytes"])
+
+        copy()
+        return {"ok": True, "seconds": self._seconds(copy, header["repeats"])}, []
+
     def _seconds(self, launch: Callable[[], None], repeats: int) -> float:
         start, end = self.driver.Event(), self.driver.Event()
         start.record()

@@ -1,4 +1,4 @@
-"""Inputs that several stages draw, and the judgement of a launch's parallelism that they share."""
+"""Inputs that several stages draw."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from grader.checking import BF16, Counters, require
+from grader.checking import BF16
 from grader.given.config import Llama3RopeScaling, LlamaConfig
 
 Array = NDArray[Any]
@@ -49,23 +49,4 @@ def rope_config(head_dim: int, theta: float = 500_000.0, scaling: Llama3RopeScal
         max_position_embeddings=131_072,
         eos_token_ids=(2,),
         bos_token_id=1,
-    )
-
-
-def expect_parallel(few: Counters, many: Counters) -> None:
-    """Raise Failure unless the work of a launch is shared out: `many` is of more rows than `few`."""
-    share = f"{many.max_thread_accesses:,} of the launch's {many.accesses:,}"
-    require(
-        32 * many.max_thread_accesses <= many.accesses,
-        f"One thread makes {share} accesses to global memory; at most 1/32 is allowed: share the work among threads.",
-        "TOO_SLOW",
-        figure=many.max_thread_accesses,
-        threshold=many.accesses // 32,
-    )
-    require(
-        many.threads > few.threads,
-        f"The launch has {many.threads:,} threads for many rows and as many for few: its grid must grow with the rows.",
-        "TOO_SLOW",
-        figure=many.threads,
-        threshold=few.threads + 1,
     )

@@ -9,21 +9,13 @@ import numpy as np
 from numpy.random import Generator
 
 from grader.checking import BF16, Expected, Worker, check, expect, expect_error, property_check, require
+from grader.checks import weight_files as files
 from grader.checks.draws import Array
-from grader.checks.weight_files import (
-    DTYPES,
-    expect_tensors,
-    file_bytes,
-    file_with_doubled_name,
-    files_with_malformed_headers,
-    files_with_malformed_tensors,
-    model_folder,
-    tensor,
-    write_tensors,
-)
 
 FILE = "model.safetensors"
 EMBEDDING, NORM, HEAD = "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"
+
+Texts = dict[str, str] | None
 
 
 def expect_refused(worker: Worker, path: Path, content: bytes, mentions: str = "") -> None:
@@ -51,26 +43,26 @@ def conversions(worker: Worker) -> None:
 @check("s01.2")
 def dtypes_and_shapes(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     """load_safetensors returns tensors of every dtype, also scalars, empty ones and those of four dimensions."""
-    tensors = {f"weights.{dtype}": tensor(rng, dtype, 3, 5) for dtype in DTYPES}
-    tensors |= {"scalar": tensor(rng, "BF16"), "four": tensor(rng, "F32", 2, 1, 3, 2), "zero": tensor(rng, "F16", 0)}
-    tensors |= {"none": tensor(rng, "I64", 4, 0, 2), "one": tensor(rng, "BF16", 1, 1)}
-    path = write_tensors(shared_folder / FILE, tensors)
-    expect_tensors(worker.call("weights.load_safetensors", str(path)), tensors)
-    empty = write_tensors(shared_folder / "empty.safetensors", {})
-    expect_tensors(worker.call("weights.load_safetensors", str(empty)), {})
+    tensors = {f"weights.{dtype}": files.tensor(rng, dtype, 3, 5) for dtype in files.DTYPES}
+    shapes: tuple[tuple[int, ...], ...] = ((), (0,), (4, 0, 2), (1, 1), (2, 1, 3, 2))
+    tensors |= {f"shape {list(shape)}": files.tensor(rng, "BF16", *shape) for shape in shapes}
+    path = files.write_tensors(shared_folder / FILE, tensors)
+    files.expect_tensors(worker.call("weights.load_safetensors", str(path)), tensors)
+    empty = files.write_tensors(shared_folder / "empty.safetensors", {})
+    files.expect_tensors(worker.call("weights.load_safetensors", str(empty)), {})
 
 
 @check("s01.3")
 def head(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     """load_model_weights gives a head of its own where there is one, and the embedding where the head is tied."""
-    tensors = {EMBEDDING: tensor(rng, "BF16", 12, 8), NORM: tensor(rng, "BF16", 8)}
-    with_head = {**tensors, HEAD: tensor(rng, "BF16", 12, 8)}
-    folders = [model_folder(shared_folder / name, tied=name == "tied") for name in ("tied", "untied", "headless")]
+    tensors = {EMBEDDING: files.tensor(rng, "BF16", 12, 8), NORM: files.tensor(rng, "BF16", 8)}
+    with_head = {**tensors, HEAD: files.tensor(rng, "BF16", 12, 8)}
+    folders = [files.model_folder(shared_folder / name, tied=name == "tied") for name in ("tied", "untied", "headless")]
     tied, untied, headless = (partial(worker.call, "weights.load_model_weights", str(folder)) for folder in folders)
     for folder, content in zip(folders, (tensors, with_head, tensors), strict=True):
-        write_tensors(folder / FILE, content)
-    expect_tensors(tied(), {**tensors, HEAD: tensors[EMBEDDING]})
-    expect_tensors(untied(), with_head)
+        files.write_tensors(folder / FILE, content)
+    files.expect_tensors(tied(), {**tensors, HEAD: tensors[EMBEDDING]})
+    files.expect_tensors(untied(), with_head)
     expect_error(headless, "SafetensorsError", HEAD)
 
 
@@ -81,48 +73,44 @@ def head(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     metadata=st.none() | st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=2),
 )
 def layouts(
-    worker: Worker,
-    rng: Generator,
-    shared_folder: Path,
-    shapes: list[list[int]],
-    padding: int,
-    metadata: dict[str, str] | None,
+    worker: Worker, rng: Generator, shared_folder: Path, shapes: list[list[int]], padding: int, metadata: Texts
 ) -> None:
     """load_safetensors finds tensors in a header of any order, with metadata and padding."""
-    tensors = {f"tensor.{i}": tensor(rng, str(rng.choice(list(DTYPES))), *shape) for i, shape in enumerate(shapes)}
+    dtypes = rng.choice(list(files.DTYPES), len(shapes)).tolist()
+    tensors = {f"tensor.{i}": files.tensor(rng, dtypes[i], *shape) for i, shape in enumerate(shapes)}
     listed = rng.permutation(list(tensors)).tolist()
     path = shared_folder / f"{rng.integers(2**60)}.safetensors"  # an earlier file may still be mapped
-    write_tensors(path, tensors, listed, metadata, padding)
-    expect_tensors(worker.call("weights.load_safetensors", str(path)), tensors)
+    files.write_tensors(path, tensors, listed, metadata, padding)
+    files.expect_tensors(worker.call("weights.load_safetensors", str(path)), tensors)
 
 
 @check("s01.5")
 def malformed_headers(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     """load_safetensors raises SafetensorsError for a truncated file, a header past its end, bad or doubled JSON."""
-    for name, content in files_with_malformed_headers(rng).items():
+    for name, content in files.malformed_headers(rng).items():
         expect_refused(worker, shared_folder / name, content)
-    expect_refused(worker, shared_folder / "doubled", file_with_doubled_name("weight"), "weight")
+    expect_refused(worker, shared_folder / "doubled", files.doubled_name("weight"), "weight")
 
 
 @check("s01.6")
 def malformed_tensors(worker: Worker, shared_folder: Path) -> None:
     """load_safetensors raises SafetensorsError, naming the tensor, when dtype, shape and bytes do not fit."""
-    for name, content in files_with_malformed_tensors("block.0", "block.1").items():
+    for name, content in files.malformed_tensors("block.0", "block.1").items():
         expect_refused(worker, shared_folder / name, content, "block.")
 
 
 @check("s01.7")
 def nothing_copied(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     """load_safetensors maps a file of 256 MB and finds its last tensor without reading the file into memory."""
-    size, last = 256 << 20, tensor(rng, "BF16", 5)
+    size, last = 256 << 20, files.tensor(rng, "BF16", 5)
     header = {"large": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}
     header["last"] = {"dtype": "BF16", "shape": [5], "data_offsets": [size, size + 10]}
-    path, start = shared_folder / FILE, file_bytes(header, b"")
+    path, start = shared_folder / FILE, files.file_bytes(header, b"")
     with open(path, "wb") as file:
         file.write(start)
         file.seek(len(start) + size)  # the hole before it takes no space on the disk
         file.write(last.tobytes())
-    worker.call("weights.load_safetensors", str(write_tensors(shared_folder / "small", {"last": last})))
+    worker.call("weights.load_safetensors", str(files.write_tensors(shared_folder / "small", {"last": last})))
     before = worker.host_memory()
     tensors = worker.call("weights.load_safetensors", str(path), keep=True)
     megabytes = (worker.host_memory() - before) >> 20
@@ -140,22 +128,22 @@ def nothing_copied(worker: Worker, rng: Generator, shared_folder: Path) -> None:
 def shards(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     """load_model_weights gathers the tensors of a model in several files, and names what is missing."""
     parts: list[dict[str, Array]] = [
-        {EMBEDDING: tensor(rng, "BF16", 12, 8), "unlisted": tensor(rng, "F32", 2)},
-        {NORM: tensor(rng, "F32", 8), HEAD: tensor(rng, "BF16", 12, 8)},
+        {EMBEDDING: files.tensor(rng, "BF16", 12, 8), "unlisted": files.tensor(rng, "F32", 2)},
+        {NORM: files.tensor(rng, "F32", 8), HEAD: files.tensor(rng, "BF16", 12, 8)},
     ]
     listed = {name: array for part in parts for name, array in part.items() if name != "unlisted"}
-    folder = model_folder(shared_folder / "whole", tied=False)
-    files = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
-    for file, part in zip(files, parts, strict=True):
-        write_tensors(folder / file, part)
-    places = {name: files[name not in parts[0]] for name in listed}
+    folder = files.model_folder(shared_folder / "whole", tied=False)
+    shard_names = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+    for file, part in zip(shard_names, parts, strict=True):
+        files.write_tensors(folder / file, part)
+    places = {name: shard_names[name not in parts[0]] for name in listed}
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": places}))
     call = partial(worker.call, "weights.load_model_weights", str(folder))
-    expect_tensors(call(), listed)
-    index.write_text(json.dumps({"weight_map": {**places, "model.absent": files[0]}}))
+    files.expect_tensors(call(), listed)
+    index.write_text(json.dumps({"weight_map": {**places, "model.absent": shard_names[0]}}))
     expect_error(call, "SafetensorsError", "model.absent")
-    (folder / files[1]).unlink()
-    expect_error(call, "SafetensorsError", files[1])
-    empty = model_folder(shared_folder / "empty", tied=False)
+    (folder / shard_names[1]).unlink()
+    expect_error(call, "SafetensorsError", shard_names[1])
+    empty = files.model_folder(shared_folder / "empty", tied=False)
     expect_error(partial(worker.call, "weights.load_model_weights", str(empty)), "SafetensorsError")

@@ -6,7 +6,8 @@ from numpy.random import Generator
 
 from grader import oracle
 from grader.checking import Counters, Out, Worker, check, expect, property_check, require
-from grader.checks.draws import bf16, expect_parallel, to_bf16
+from grader.checks.draws import bf16, to_bf16
+from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model
 from grader.oracle.references import ReferenceModel
 
@@ -104,11 +105,11 @@ def shuffle_requests(emulator: Worker, rng: Generator) -> None:
 
 
 @check("s03.9")
-def parallelism(emulator: Worker, rng: Generator) -> None:
+def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
     """Both kernels share their work among threads, and more rows get more of them."""
+    few, many = ((Out(x.shape), x, bf16(rng, 128), EPS) for x in (bf16(rng, 2, 128), bf16(rng, 64, 128)))
     for kernel in ("rmsnorm_tree", "rmsnorm"):
-        inputs = [bf16(rng, tokens, 128) for tokens in (2, 64)]
-        expect_parallel(*(emulator.count(kernel, Out(x.shape), x, bf16(rng, 128), EPS) for x in inputs))
+        expect_parallel(emulator, worker, kernel, few, many)
 
 
 @check("s03.10")

@@ -8,7 +8,8 @@ from numpy.random import Generator
 
 from grader import oracle
 from grader.checking import InOut, Worker, check, expect, property_check
-from grader.checks.draws import Array, bf16, expect_parallel, floats, integers, rope_config, to_bf16
+from grader.checks.draws import Array, bf16, floats, integers, rope_config, to_bf16
+from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model
 from grader.given.config import Llama3RopeScaling, LlamaConfig
 from grader.oracle.references import ReferenceModel
@@ -110,14 +111,13 @@ def property_of_kernel(worker: Worker, rng: Generator, tokens: int, heads: int, 
 
 
 @check("s04.9")
-def parallelism(emulator: Worker, rng: Generator) -> None:
+def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
     """The kernel shares its work among threads, and more tokens get more of them."""
-    cos, sin = angles(32, 24)
-    counts = []
+    launches = []
     for tokens in (1, 16):
         q, k = bf16(rng, tokens, 12, 24), bf16(rng, tokens, 4, 24)
-        counts.append(emulator.count("rope", InOut(q), InOut(k), cos, sin, integers(rng, 32, tokens)))
-    expect_parallel(*counts)
+        launches.append((InOut(q), InOut(k), *angles(32, 24), integers(rng, 32, tokens)))
+    expect_parallel(emulator, worker, "rope", *launches)
 
 
 @check("s04.10")

@@ -6,7 +6,8 @@ from numpy.random import Generator
 
 from grader import oracle
 from grader.checking import Out, Worker, check, expect, property_check
-from grader.checks.draws import Array, expect_parallel, floats
+from grader.checks.draws import Array, floats
+from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model
 from grader.oracle.references import ReferenceModel
 
@@ -70,10 +71,10 @@ def property_of_rows(worker: Worker, rng: Generator, rows: int, columns: int, sc
 
 
 @check("s05.6")
-def parallelism(emulator: Worker, rng: Generator) -> None:
+def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
     """softmax shares its work among threads, and more rows get more of them."""
-    inputs = [floats(rng, rows, 128) for rows in (2, 64)]
-    expect_parallel(*(emulator.count("softmax", Out(x.shape, np.float32), x) for x in inputs))
+    few, many = ((Out((rows, 128), np.float32), floats(rng, rows, 128)) for rows in (2, 64))
+    expect_parallel(emulator, worker, "softmax", few, many)
 
 
 @check("s05.7")

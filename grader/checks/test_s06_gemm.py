@@ -7,7 +7,8 @@ from numpy.typing import DTypeLike
 
 from grader import oracle
 from grader.checking import BF16, Device, Out, Worker, check, expect, property_check, require
-from grader.checks.draws import Array, bf16, expect_parallel, to_bf16
+from grader.checks.draws import Array, bf16, to_bf16
+from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model
 from grader.oracle.references import ReferenceModel
 
@@ -117,12 +118,11 @@ def linear_empty(worker: Worker, rng: Generator) -> None:
 
 
 @check("s06.10")
-def parallelism(emulator: Worker, rng: Generator) -> None:
+def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
     """Both kernels share their work among threads, and more rows get more of them."""
-    w = bf16(rng, 32, 32)
+    few, many = ((Out((m, 32)), bf16(rng, m, 32), bf16(rng, 32, 32)) for m in (8, 256))
     for kernel in ("matmul_naive", "matmul_tiled"):
-        inputs = [bf16(rng, m, 32) for m in (8, 256)]
-        expect_parallel(*(emulator.count(kernel, Out((len(x), 32)), x, w) for x in inputs))
+        expect_parallel(emulator, worker, kernel, few, many)
 
 
 @check("s06.11")

@@ -6,7 +6,8 @@ from numpy.random import Generator
 
 from grader import oracle
 from grader.checking import Out, Worker, check, expect, property_check
-from grader.checks.draws import Array, bf16, expect_parallel, to_bf16
+from grader.checks.draws import Array, bf16, to_bf16
+from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model
 from grader.oracle.references import ReferenceModel
 
@@ -108,10 +109,10 @@ def property_of_shapes(
 
 
 @check("s07.9")
-def parallelism(emulator: Worker, rng: Generator) -> None:
+def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
     """attention shares its work among threads, and more queries get more of them."""
-    inputs = [draw(rng, queries, 32, 4, 2, 24) for queries in (2, 32)]
-    expect_parallel(*(emulator.count("attention", Out(q.shape), q, k, v, 0.2) for q, k, v in inputs))
+    few, many = ((Out((queries, 4, 24)), *draw(rng, queries, 32, 4, 2, 24), 0.2) for queries in (2, 32))
+    expect_parallel(emulator, worker, "attention", few, many)
 
 
 @check("s07.10")

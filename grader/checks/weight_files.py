@@ -82,7 +82,7 @@ def write_tensors(
     return path
 
 
-def files_with_malformed_headers(rng: Generator) -> dict[str, bytes]:
+def malformed_headers(rng: Generator) -> dict[str, bytes]:
     """Files by name whose length or header cannot be read."""
     tensors = {"weight": tensor(rng, "F32", 3, 4)}
     text, data = json.dumps(entries(tensors)).encode(), tensors["weight"].tobytes()
@@ -101,13 +101,13 @@ def files_with_malformed_headers(rng: Generator) -> dict[str, bytes]:
     }
 
 
-def file_with_doubled_name(name: str) -> bytes:
+def doubled_name(name: str) -> bytes:
     """A file whose header has two entries of one name."""
     entry = json.dumps(entries({name: np.zeros(12, np.float32)}))
     return file_bytes(f"{entry[:-1]}, {entry[1:]}".encode(), bytes(48))
 
 
-def files_with_malformed_tensors(first: str, second: str) -> dict[str, bytes]:
+def malformed_tensors(first: str, second: str) -> dict[str, bytes]:
     """Files by name in which the entry of `second`, which follows `first`, does not fit the bytes."""
     described = entries({"head": np.zeros(2, np.float32), first: np.zeros(4, np.float32), second: np.zeros(6, BF16)})
     faults: dict[str, dict[str, Any]] = {
