@@ -69,7 +69,7 @@ def compute(folder: Path, prompts: list[dict[str, Any]]) -> Iterator[tuple[str, 
         for precision, dtype in PRECISIONS.items()
     }
     for prompt in prompts:
-        tensors = {}
+        tensors: dict[str, torch.Tensor] = {}
         for precision, model in models.items():
             logits, states = forward(model, prompt["ids"])
             tensors |= {f"{precision}.logits": logits, f"{precision}.states": states}
