@@ -27,7 +27,7 @@ COMPILE_SECONDS = 60
 MAX_STATIC_SHARED = 48 * 1024
 
 _COMMON = (
-    "-std=c++17", "-fPIC", "-shared", "-fno-math-errno", "-fno-strict-aliasing", "-fwrapv",
+    "-std=c++17", "-fPIC", "-shared", "-fno-math-errno", "-fno-strict-aliasing", "-fwrapv", "-fno-delete-null-pointer-checks",
     "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-U_FORTIFY_SOURCE", f"-I{HEADERS}",
 )  # fmt: skip
 # No libraries: what kernels call of them is there already, and the sanitizer's own runtime must not come along.
@@ -104,7 +104,7 @@ def _is_gcc() -> bool:
 def _machine_flags() -> tuple[str, ...]:
     """Instructions of every x86 processor of the last ten years, unless this one lacks them; no guards of jumps."""
     if platform.machine() not in ("x86_64", "AMD64"):
-        return ("-mbranch-protection=none",)
+        return ("-mbranch-protection=none", "-ffixed-x18")  # a switch of fibers keeps no x18
     try:
         known = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
     except OSError:

@@ -46,11 +46,11 @@ def test_compile_errors_have_the_students_lines(cache: Path) -> None:
     source = f'// first\nextern "C" __global__ void f(float* out) {kernel}'
     with pytest.raises(CompileError) as caught:
         build(source)
-    assert "kernel.cu:6:12: error: 'b' was not declared in this scope" in caught.value.log
+    assert "kernel.cu:6:12: error: " in caught.value.log
     with pytest.raises(CompileError) as caught:
         build('#line 11 "norm.cu"\n' + source)
     assert "norm.cu:16:12: error:" in caught.value.log
-    assert caught.value.command[0].endswith(("g++", "clang++"))
+    assert caught.value.command[0] == toolchain.compiler()
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,13 @@ using pagedlab::running_block;
 #define NOTHING(name, arguments) \
     void __tsan_##name arguments {}
 
+template <class Word>
+static bool exchanged(void* word, void* expected, const void* desired) {
+    return __atomic_compare_exchange_n(static_cast<Word*>(word), static_cast<Word*>(expected),
+                                       *static_cast<const Word*>(desired), false, __ATOMIC_SEQ_CST,
+                                       __ATOMIC_SEQ_CST);
+}
+
 extern "C" {
 
 LOADS(read1, 1)
@@ -63,8 +70,14 @@ void* __tsan_memset(void* target, int value, size_t bytes) {
     return memset(target, value, bytes);
 }
 
-void pagedlab_count_atomic(const void* address, size_t bytes, const void* instruction) {
-    running_block->record(address, bytes, false, instruction);
-    running_block->record(address, bytes, true, instruction);
+void pagedlab_count_atomic(const void* address, size_t bytes) {
+    RECORD(address, bytes, false);
+    RECORD(address, bytes, true);
+}
+
+bool pagedlab_compare_exchange(void* word, void* expected, const void* desired, size_t bytes) {
+    if (bytes == 2) return exchanged<uint16_t>(word, expected, desired);
+    if (bytes == 4) return exchanged<uint32_t>(word, expected, desired);
+    return exchanged<uint64_t>(word, expected, desired);
 }
 }

@@ -1,6 +1,12 @@
 // The seam between a compiled module and the runtime that loads it.
 #pragma once
 
+// Most of CUDA's functions are one expression.
+#define PAGEDLAB_FUNCTION(result, name, parameters, value) \
+    inline result name parameters {                        \
+        return value;                                      \
+    }
+
 namespace pagedlab {
 
 struct Argument {
@@ -45,7 +51,8 @@ unsigned long long pagedlab_shuffle(unsigned mask, unsigned long long bits, int 
                                     int width, int line);
 unsigned long long pagedlab_collective(unsigned mask, unsigned long long bits, int operation, int line);
 unsigned pagedlab_active_mask();
-void pagedlab_count_atomic(const void* address, unsigned long size, const void* site);
+void pagedlab_count_atomic(const void* address, unsigned long bytes);
+bool pagedlab_compare_exchange(void* word, void* expected, const void* desired, unsigned long bytes);
 [[noreturn]] void pagedlab_trap(int line);
 [[noreturn]] void pagedlab_assert_failed(const char* expression, const char* file, int line);
 int pagedlab_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));

@@ -1,11 +1,6 @@
 // Mathematical functions and intrinsics. The fast variants (__expf …) are as exact as the others here.
 #pragma once
 
-#define PAGEDLAB_FUNCTION(result, name, parameters, value) \
-    inline result name parameters {                        \
-        return value;                                      \
-    }
-
 #define MINMAX(T)                                        \
     PAGEDLAB_FUNCTION(T, min, (T a, T b), b < a ? b : a) \
     PAGEDLAB_FUNCTION(T, max, (T a, T b), a < b ? b : a)

@@ -27,32 +27,35 @@ PAGEDLAB_STORE(__stwt)
 
 namespace pagedlab {
 
-// In a counted module atomics are counted as such: their function is not instrumented.
-#ifdef PAGEDLAB_COUNTED
-#define PAGEDLAB_ATOMIC __attribute__((noinline, no_sanitize("thread")))
-#define PAGEDLAB_COUNT_ATOMIC(address, size) pagedlab_count_atomic(address, size, __builtin_return_address(0))
-#else
-#define PAGEDLAB_ATOMIC inline
-#define PAGEDLAB_COUNT_ATOMIC(address, size)
-#endif
-
 template <size_t Bytes>
 using Word = std::conditional_t<Bytes == 2, unsigned short,
                                 std::conditional_t<Bytes == 4, unsigned, unsigned long long>>;
 
+// Whether *word was `expected` and is now `desired`; else `expected` becomes what it is. In a counted module the
+// runtime does it: there, the compiler would call a hook that has no other use.
+template <class Bits>
+inline bool exchanged(Bits* word, Bits& expected, Bits desired) {
+#ifdef PAGEDLAB_COUNTED
+    return pagedlab_compare_exchange(word, &expected, &desired, sizeof(Bits));
+#else
+    return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+#endif
+}
+
 // Replaces *address by change(*address) as one step; returns what was there.
 template <class T, class Change>
-PAGEDLAB_ATOMIC T update(T* address, Change change) {
+inline T update(T* address, Change change) {
     using Bits = Word<sizeof(T)>;
-    PAGEDLAB_COUNT_ATOMIC(address, sizeof(T));
-    Bits* word = reinterpret_cast<Bits*>(address);
-    Bits old = __atomic_load_n(word, __ATOMIC_RELAXED), next;
+#ifdef PAGEDLAB_COUNTED
+    pagedlab_count_atomic(address, sizeof(T));
+#endif
+    Bits old = 0, next;
     T before, after;
     do {
         __builtin_memcpy(&before, &old, sizeof(T));
         after = change(before);
         __builtin_memcpy(&next, &after, sizeof(T));
-    } while (!__atomic_compare_exchange_n(word, &old, next, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+    } while (!exchanged(reinterpret_cast<Bits*>(address), old, next));
     return before;
 }
 

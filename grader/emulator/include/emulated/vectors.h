@@ -1,32 +1,42 @@
 // Vector types (float4, int2 …) with their make_ functions, and dim3.
 #pragma once
 
-// float4 and its kin are copied as one access, as on a GPU: the counters tell 16 bytes from four times 4.
-#define PAGEDLAB_VECTORS(base, type, align2, align4)                          \
-    struct base##1 {                                                          \
-        type x;                                                               \
-    };                                                                        \
-    struct alignas(align2) base##2 {                                          \
-        type x, y;                                                            \
-    };                                                                        \
-    struct base##3 {                                                          \
-        type x, y, z;                                                         \
-    };                                                                        \
-    struct alignas(align4) base##4 {                                          \
-        type x, y, z, w;                                                      \
-    };                                                                        \
-    inline constexpr base##1 make_##base##1(type x) {                         \
-        return {x};                                                           \
-    }                                                                         \
-    inline constexpr base##2 make_##base##2(type x, type y) {                 \
-        return {x, y};                                                        \
-    }                                                                         \
-    inline constexpr base##3 make_##base##3(type x, type y, type z) {         \
-        return {x, y, z};                                                     \
-    }                                                                         \
-    inline constexpr base##4 make_##base##4(type x, type y, type z, type w) { \
-        return {x, y, z, w};                                                  \
+// In counted modules a vector of 16 bytes is one access, as on a GPU. clang would make four of it, were the copy not
+// written out; g++ is told by an option.
+#if defined(__clang__) && defined(PAGEDLAB_COUNTED)
+#define PAGEDLAB_WHOLE(T, type)                                                       \
+    T() = default;                                                                    \
+    constexpr T(type x, type y, type z, type w) : x(x), y(y), z(z), w(w) {}           \
+    T(const T& other) {                                                               \
+        *this = other;                                                                \
+    }                                                                                 \
+    T& operator=(const T& other) {                                                    \
+        typedef type Whole __attribute__((vector_size(4 * sizeof(type)), may_alias)); \
+        *reinterpret_cast<Whole*>(this) = *reinterpret_cast<const Whole*>(&other);    \
+        return *this;                                                                 \
     }
+#else
+#define PAGEDLAB_WHOLE(T, type)
+#endif
+
+#define PAGEDLAB_VECTORS(base, type, align2, align4)                                          \
+    struct base##1 {                                                                          \
+        type x;                                                                               \
+    };                                                                                        \
+    struct alignas(align2) base##2 {                                                          \
+        type x, y;                                                                            \
+    };                                                                                        \
+    struct base##3 {                                                                          \
+        type x, y, z;                                                                         \
+    };                                                                                        \
+    struct alignas(align4) base##4 {                                                          \
+        type x, y, z, w;                                                                      \
+        PAGEDLAB_WHOLE(base##4, type)                                                         \
+    };                                                                                        \
+    PAGEDLAB_FUNCTION(base##1, make_##base##1, (type x), {x})                                 \
+    PAGEDLAB_FUNCTION(base##2, make_##base##2, (type x, type y), (base##2 {x, y}))            \
+    PAGEDLAB_FUNCTION(base##3, make_##base##3, (type x, type y, type z), (base##3 {x, y, z})) \
+    PAGEDLAB_FUNCTION(base##4, make_##base##4, (type x, type y, type z, type w), (base##4 {x, y, z, w}))
 
 PAGEDLAB_VECTORS(char, signed char, 2, 4)
 PAGEDLAB_VECTORS(uchar, unsigned char, 2, 4)
@@ -41,6 +51,7 @@ PAGEDLAB_VECTORS(ulonglong, unsigned long long, 16, 16)
 PAGEDLAB_VECTORS(float, float, 8, 16)
 PAGEDLAB_VECTORS(double, double, 16, 16)
 #undef PAGEDLAB_VECTORS
+#undef PAGEDLAB_WHOLE
 
 struct dim3 {
     unsigned x, y, z;
