@@ -62,6 +62,7 @@ def read_prompts(folder: Path) -> list[dict[str, Any]]:
 
 def compute(folder: Path, prompts: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, torch.Tensor]]]:
     """(name, tensors) of each prompt, from the model in `folder`/model."""
+    transformers.utils.logging.disable_progress_bar()
     models = {
         precision: transformers.LlamaForCausalLM.from_pretrained(
             folder / "model", dtype=dtype, attn_implementation="eager", local_files_only=True

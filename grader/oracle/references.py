@@ -6,6 +6,7 @@
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,11 +143,11 @@ def variant_model(rng: Generator, folder: Path) -> ReferenceModel:
 def _draw_settings(rng: Generator) -> dict[str, Any]:
     """The content of a config.json."""
     heads, kv_heads = rng.permutation([(4, 1), (6, 2), (8, 4), (6, 3), (10, 2)])[0].tolist()
-    original = int(rng.choice([32, 64, 128]))
+    step = math.lcm(8, heads)  # transformers asks for a hidden size that is a multiple of the heads
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
-        "hidden_size": 8 * int(rng.integers(9, 18)),
+        "hidden_size": step * int(rng.integers(80 // step, 150 // step, endpoint=True)),
         "intermediate_size": 8 * int(rng.integers(17, 34)),
         "num_hidden_layers": int(rng.integers(2, 4)),
         "num_attention_heads": heads,
@@ -161,7 +162,7 @@ def _draw_settings(rng: Generator) -> dict[str, Any]:
             "factor": float(rng.choice([2, 4, 16])),
             "low_freq_factor": 1.0,
             "high_freq_factor": 4.0,
-            "original_max_position_embeddings": original,
+            "original_max_position_embeddings": int(rng.choice([32, 64, 128])),
         },
         "max_position_embeddings": 512,
         "tie_word_embeddings": False,
