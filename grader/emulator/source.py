@@ -17,9 +17,9 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 _WITH_ARGUMENTS = {"__launch_bounds__", "__attribute__", "__align__", "alignas", "decltype", "__maxnreg__", "declspec"}
-_HEADERS = {
+_REFUSED_HEADERS = {
     "cub/": "CUB", "thrust/": "Thrust", "cuda/": "libcu++ (cuda::)", "mma.h": "wmma (tensor cores)",
-    "curand": "cuRAND", "cuda_pipeline": "asynchronous copies (cp.async)", "cuda_fp8": "fp8", "cooperative_groups/": "",
+    "curand": "cuRAND", "cuda_pipeline": "asynchronous copies (cp.async)", "cuda_fp8": "fp8",
     "cutlass": "CUTLASS", "texture": "textures",
 }  # fmt: skip
 _NAMES = {
@@ -100,8 +100,8 @@ class _Rewriter:
     def _refuse_headers(self) -> None:
         for token in self.directives:
             header = re.match(r'\s*#\s*include\s*[<"]([^>"]*)', token.text)
-            for prefix, feature in _HEADERS.items():
-                if header and feature and header[1].startswith(prefix):
+            for prefix, feature in _REFUSED_HEADERS.items():
+                if header and header[1].startswith(prefix):
                     raise self._error(token, f"<{header[1]}>: {feature} is not emulated; use a GPU for this kernel")
 
     def _refuse(self, i: int) -> None:
@@ -138,8 +138,9 @@ class _Rewriter:
         if '"C"' in words or "C" in self.scopes:
             self.c_linkage.add(name)
         body = self._closing(i + 1) + 1
-        if self._text(body) == "{" and name in self.c_linkage:
-            end = self.tokens[self._closing(body)].end
+        closing = self._closing(body) if self._text(body) == "{" else len(self.tokens)
+        if name in self.c_linkage and closing < len(self.tokens):
+            end = self.tokens[closing].end
             self.edits.append((end, end, f" PAGEDLAB_KERNEL({name}, ({bounds}))"))
             self.kernels.append(name)
 
@@ -200,20 +201,20 @@ class _Rewriter:
         return self.tokens[i].kind if 0 <= i < len(self.tokens) else ""
 
     def _closing(self, opening: int) -> int:
-        """The token that closes the bracket at `opening`; the last one when none does."""
+        """The token that closes the bracket at `opening`; one past the last when none does."""
         depth = 0
         for i in range(opening, len(self.tokens)):
             if self.tokens[i].kind == "mark":
                 depth += (self.tokens[i].text in "([{") - (self.tokens[i].text in ")]}")
             if depth == 0:
                 return i
-        return len(self.tokens) - 1
+        return len(self.tokens)
 
     def _first_argument(self, opening: int, closing: int) -> str:
         end = opening + 1
         while end < closing and self._text(end) != ",":
             end = self._closing(end) + 1 if self._text(end) in "([{" else end + 1
-        return self.source[self.tokens[opening].end : self.tokens[end].start]
+        return self.source[self.tokens[opening].end : self.tokens[end].start] if end < len(self.tokens) else "1024"
 
     def _edit(self, first: int, last: int, text: str) -> None:
         start, end = self.tokens[first].start, self.tokens[last].end
@@ -222,8 +223,9 @@ class _Rewriter:
     def _edited(self) -> str:
         pieces, position = [], 0
         for start, end, text in sorted(self.edits):
-            pieces += [self.source[position:start], text]
-            position = end
+            if start >= position:  # else in the middle of something that the compiler will refuse
+                pieces += [self.source[position:start], text]
+                position = end
         return "".join([*pieces, self.source[position:]])
 
     def _error(self, token: Token, message: str) -> SourceError:

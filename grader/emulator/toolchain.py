@@ -27,8 +27,8 @@ COMPILE_SECONDS = 60
 MAX_STATIC_SHARED = 48 * 1024
 
 _COMMON = (
-    "-std=c++17", "-fPIC", "-shared", "-fno-math-errno", "-fno-strict-aliasing", "-fwrapv", "-fno-delete-null-pointer-checks",
-    "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-U_FORTIFY_SOURCE", f"-I{HEADERS}",
+    "-std=c++17", "-fPIC", "-shared", "-fno-math-errno", "-fno-strict-aliasing", "-fwrapv",
+    "-fno-delete-null-pointer-checks", "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-U_FORTIFY_SOURCE", f"-I{HEADERS}",
 )  # fmt: skip
 # No libraries: what kernels call of them is there already, and the sanitizer's own runtime must not come along.
 _KERNEL = (
@@ -95,9 +95,8 @@ def compiler() -> str:
 
 
 @functools.cache
-def _is_gcc() -> bool:
-    text = subprocess.run([compiler(), "--version"], capture_output=True, text=True).stdout
-    return "clang" not in text
+def _version() -> str:
+    return subprocess.run([compiler(), "--version"], capture_output=True, text=True).stdout
 
 
 @functools.cache
@@ -115,8 +114,7 @@ def _machine_flags() -> tuple[str, ...]:
 @functools.cache
 def _fingerprint() -> bytes:
     """Of all that a compiled file depends on besides its own text: compiler, kit headers, runtime."""
-    digest = hashlib.sha256()
-    digest.update(subprocess.run([compiler(), "--version"], capture_output=True).stdout)
+    digest = hashlib.sha256(_version().encode())
     for path in sorted([*HEADERS.rglob("*.h"), *RUNTIME.glob("*"), FOLDER / "source.py", FOLDER / "toolchain.py"]):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.digest()
@@ -174,7 +172,7 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
 
 def _flags(counted: bool) -> list[str]:
     flags = [*_COMMON, *_machine_flags(), *_KERNEL]
-    if _is_gcc():
+    if "clang" not in _version():
         return [*flags, *_GCC, *((*_COUNTED, *_GCC_COUNTED) if counted else ())]
     return [*flags, *((*_COUNTED, *_CLANG_COUNTED) if counted else ())]
 

@@ -53,6 +53,18 @@ def test_compile_errors_have_the_students_lines(cache: Path) -> None:
     assert caught.value.command[0] == toolchain.compiler()
 
 
+def test_unfinished_source_and_wrong_kernels_are_told_plainly(cache: Path) -> None:
+    with pytest.raises(CompileError) as caught:
+        build('extern "C" __global__ void f(int* out) {\n    if (*out) {\n        *out = 1;\n}\n')
+    assert "PAGEDLAB" not in caught.value.log
+    assert "kernel.cu:4" in caught.value.log
+    with pytest.raises(CompileError, match=r"a kernel \(__global__\) returns void"):
+        build('extern "C" __global__ int f(int* out) { return *out; }')
+    for text in ("extern", "__global__", '"C', "__shared__", "{ __device__", "f(", "__launch_bounds__(", "/*", "#"):
+        with pytest.raises((CompileError, SourceError)):
+            build(f"{text}\nint x = y;")
+
+
 @pytest.mark.parametrize(
     ("statement", "said"),
     [

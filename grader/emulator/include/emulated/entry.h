@@ -22,7 +22,9 @@ struct Layout {
 };
 
 template <auto Function>
-struct Entry;
+struct Entry {
+    static_assert(Function == nullptr, "a kernel (__global__) returns void");
+};
 
 template <class... Types, void (*Function)(Types...)>
 struct Entry<Function> {
