@@ -25,7 +25,7 @@ CONTROL_SECONDS = 60.0
 END_SECONDS = 2.0
 MAX_ANSWER = 64 << 20
 KEPT_OUTPUT = 4096
-PASSED_ON = ("PATH", "CXX", "HOME", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH")
+PASSED_ON = ("PATH", "CXX", "PAGEDLAB_CACHE", "HOME", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH")
 """Environment variables that a device process gets: kernels are native code and need no others."""
 
 

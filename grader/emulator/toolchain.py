@@ -28,7 +28,8 @@ MAX_STATIC_SHARED = 48 * 1024
 
 _COMMON = (
     "-std=c++17", "-fPIC", "-shared", "-fno-math-errno", "-fno-strict-aliasing", "-fwrapv",
-    "-fno-delete-null-pointer-checks", "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-U_FORTIFY_SOURCE", f"-I{HEADERS}",
+    "-fno-delete-null-pointer-checks", "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-U_FORTIFY_SOURCE",
+    f"-I{HEADERS}",
 )  # fmt: skip
 # No libraries: what kernels call of them is there already, and the sanitizer's own runtime must not come along.
 _KERNEL = (
