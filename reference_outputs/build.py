@@ -40,6 +40,7 @@ def main() -> None:
         old.unlink()
     for name, tensors in compute(TINY, prompts):
         safetensors.torch.save_file(tensors, expected / f"{name}.safetensors")
+        (expected / f"{name}.safetensors").chmod(0o644)  # the library writes files that only their owner can read
     files = [*(TINY / "model").iterdir(), *expected.iterdir()]
     manifest = {
         "prompts": prompts,

@@ -283,6 +283,7 @@ def spread_norm_weights(model: transformers.LlamaForCausalLM) -> None:
 def save(folder: Path, tokenizer: Tokenizer, weights: dict[str, torch.Tensor]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     safetensors.torch.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "model.safetensors").chmod(0o644)  # the library writes files that only their owner can read
     tokenizer.save(str(folder / "tokenizer.json"))
     generation = {"bos_token_id": CONFIG["bos_token_id"], "eos_token_id": CONFIG["eos_token_id"]}
     tokenizer_config = {

@@ -3,6 +3,7 @@
 import itertools
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import grader.grading
 from grader.device import GradedDevice
 from grader.grading import Outcome, grade
 from grader.manifest import ManifestError, parse_manifest
+from grader.oracle.references import load_references
 from tests.grader.submissions import COPY, write_engine
 
 HEAD = """
@@ -142,6 +144,19 @@ def test_a_failure_carries_its_call_and_what_was_printed(course: Course) -> None
     outcome = course.grade(python="def say():\n    print('hello')\n")
     evidence = outcome.results["stages"][0]["checks"][1]["evidence"]
     assert (evidence["case"], evidence["log"]) == ("vector_add.say()", "hello")
+
+
+def test_a_broken_reference_file_is_named(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = partial(load_references, course.folder)
+    monkeypatch.setattr("grader.plugin.load_references", broken)
+    course.stage(["pass", "pass"])
+    course.file.write_text(course.file.read_text().replace("f1(worker, emulator, rng)", "f1(tiny)"))
+    outcome = course.grade()
+    verdicts = told(outcome)
+    assert verdicts["s00.1"] == "PASSED "
+    assert re.match(r"NOT_RUN .*manifest.json cannot be read \(No such file", verdicts["s00.2"])
+    assert len(outcome.faults) == 1
+    assert "Traceback" not in outcome.faults[0]
 
 
 def test_checks_and_manifest_must_agree(course: Course) -> None:
