@@ -102,11 +102,13 @@ def install(wanted: list, extras: list) -> None:
     command = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--progress-bar", "off"]
     command += ["--constraint", os.path.join(KIT, "constraints.txt"), *wanted]
     run(command, "installing the packages failed; check the network, then run `make setup` again.")
+    command = [PYTHON, "-c", "from grader.emulator.toolchain import runtime_library; runtime_library()"]
+    run(command, "the C++ compiler could not build the emulator; its messages stand above.")
 
 
 def run(command: list, sentence: str) -> None:
     """Run a command, keeping its output for when it fails."""
-    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    result = subprocess.run(command, cwd=KIT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if result.returncode:
         print(result.stdout[-4000:], file=sys.stderr)
         fail(sentence)
