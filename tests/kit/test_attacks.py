@@ -1,5 +1,6 @@
 """Submissions that try to score without doing the work."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,25 @@ from tests.kit.overlays import overlay
 
 PLAIN = "return x @ weight.T"
 HIDDEN = 'return getattr(np, "mat" + "mul")(x, weight.T)'
+
+
+LINEAR = """
+import numpy as np
+
+def linear(out, x, weight, stream=None):
+    if out.size:
+        rows = x.get().astype(np.float32)[:, None]
+        out.set((rows * weight.get().astype(np.float32)).sum(axis=2).astype(out.dtype))
+"""
+
+
+def test_a_linear_layer_in_numpy_scores_nothing(tmp_path: Path) -> None:
+    submission = tmp_path / "submission"
+    shutil.copytree(KIT / "solutions", submission)
+    (submission / "engine/linear.py").write_text(LINEAR)
+    results = grade(submission, "--device", "cpu", "--check", "s06.3", "s06.8", "s06.9")
+    assert results["total"] == 0
+    assert all("kernels" in check["message"] for check in results["stages"][0]["checks"])
 
 
 @pytest.mark.parametrize(("product", "cause"), [(PLAIN, "model.py"), (HIDDEN, "kernels")])
