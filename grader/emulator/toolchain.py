@@ -44,7 +44,9 @@ _KERNEL = (
 )
 _COUNTED = ("-O1", "-fsanitize=thread", "-DPAGEDLAB_COUNTED")
 _GCC = ("-fno-gnu-unique",)
-_GCC_COUNTED = ("-fno-tree-sra", "--param", "tsan-instrument-func-entry-exit=0")
+_GCC_COUNTED = (
+    "-fno-tree-sra", "--param", "tsan-instrument-func-entry-exit=0", "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset",
+)  # fmt: skip
 _CLANG_COUNTED = ("-mllvm", "-tsan-instrument-read-before-write=1", "-mllvm", "-tsan-instrument-func-entry-exit=0")
 _NVCC_ONLY = re.compile(
     r"-O[0-3]|-g|-G|-w|-m64|-?-lineinfo|-?-use_fast_math|-?-fmad.*|-?-restrict|-rdc.*|-?-arch.*|-?-gpu-.*|-?-generate-code.*|"
@@ -160,15 +162,24 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
         raise CompileError(str(error), command) from None
     own_headers = _preprocessed(command, text) if include_dirs or any(o.startswith("-I") for o in options) else ""
     path = CACHE / f"module-{_key(text, own_headers, *command)}.so"
-    description = path.with_suffix(".json")
-    cached = description.exists()
-    if not cached:
+    facts = _known(path)
+    cached = facts is not None
+    if facts is None:
         log = _compile([*command, "-x", "c++", "-"], text, path)
-        facts = {"log": log, "kernels": kernels, **_symbols(path, kernels)}
+        facts = {"log": log, "kernels": list(kernels), **_symbols(path, kernels)}
         _refuse_large_shared(facts["shared"], command)
-        with _written(description) as temporary:
-            temporary.write_text(json.dumps(facts))
-    return Module(path=path, command=command, cached=cached, **json.loads(description.read_text()))
+        with _written(path.with_suffix(".json")) as temporary:
+            temporary.write_text(json.dumps({**facts, "size": path.stat().st_size}))
+    return Module(path=path, command=command, cached=cached, **facts)
+
+
+def _known(path: Path) -> dict[str, Any] | None:
+    """What was noted of a compiled module; None when its files are not there, or not whole."""
+    try:
+        facts: dict[str, Any] = json.loads(path.with_suffix(".json").read_text())
+        return facts if facts.pop("size") == path.stat().st_size else None
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def _flags(counted: bool) -> list[str]:

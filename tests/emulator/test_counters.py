@@ -121,6 +121,17 @@ def test_bf16_counts_two_bytes(device: DeviceClient) -> None:
     assert (out == 3).all()
 
 
+@pytest.mark.parametrize("size", ["4", "n * 4"])
+def test_copies_are_counted(device: DeviceClient, size: str) -> None:
+    source = f"""extern "C" __global__ void f(float* out, const float* x, int n) {{
+        float v[8];
+        memcpy(v, x + threadIdx.x * n, {size});
+        memcpy(out + threadIdx.x * n, v, {size});
+    }}"""
+    counters = count(device, source, "f", device.empty(32), device.array(np.zeros(32, np.float32)), 1)
+    assert (counters.load_bytes, counters.store_bytes) == (128, 128)
+
+
 def test_launches_are_counted_only_when_asked(device: DeviceClient) -> None:
     device.compile(STRIDED)("copy", device.empty(32), device.array(np.zeros(32, np.float32)), 1, 0)
     assert device.control("counters")["launches"] == []

@@ -159,6 +159,15 @@ def test_cache_by_content(cache: Path) -> None:
     assert not build(STUB + "\n", "-DNOT_IMPLEMENTED(id)=").cached
 
 
+@pytest.mark.parametrize("suffix", [".so", ".json"])
+def test_damaged_files_of_the_cache_are_made_anew(suffix: str, cache: Path) -> None:
+    path = build(STUB, "-DNOT_IMPLEMENTED(id)=").path.with_suffix(suffix)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:9])
+    assert not build(STUB, "-DNOT_IMPLEMENTED(id)=").cached
+    assert len(path.read_bytes()) == len(whole)
+
+
 def test_a_changed_header_is_seen(cache: Path, tmp_path: Path) -> None:
     header = tmp_path / "constants.h"
     source = '#include "constants.h"\nextern "C" __global__ void f(int* out) { *out = VALUE; }\n'

@@ -69,6 +69,12 @@ void* __tsan_memset(void* target, int value, size_t bytes) {
     RECORD(target, bytes, true);
     return memset(target, value, bytes);
 }
+#ifdef __linux__
+// What g++ calls for copies, by the linker's option --wrap.
+void* __wrap_memcpy(void*, const void*, size_t) __attribute__((alias("__tsan_memcpy")));
+void* __wrap_memmove(void*, const void*, size_t) __attribute__((alias("__tsan_memcpy")));
+void* __wrap_memset(void*, int, size_t) __attribute__((alias("__tsan_memset")));
+#endif
 
 void pagedlab_count_atomic(const void* address, size_t bytes) {
     RECORD(address, bytes, false);
