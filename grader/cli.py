@@ -27,6 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except ManifestError as error:
         return _say(str(error), 2)
+    except OSError as error:
+        return _say(": ".join(filter(None, (error.strerror or str(error), error.filename))), 3)
     except Exception:
         return report_fault(traceback.format_exc())
 
@@ -78,9 +80,11 @@ def run_grade(options: argparse.Namespace) -> int:
     plan = manifest.select(options.stage, options.check)
     if options.list:
         return _list(plan, titles(plan))
-    record = Path(options.json) if options.json else None
-    if record and not record.absolute().parent.is_dir():
+    record = Path(options.json).resolve() if options.json else None
+    if record and not record.parent.is_dir():
         return _say(f"--json {record}: there is no folder {record.parent}.", 2)
+    if record and record.exists() and not record.is_file():
+        return _say(f"--json {record}: that is no file.", 2)
     submission = Path(options.submission)
     terminal = Terminal()
     try:
@@ -88,17 +92,17 @@ def run_grade(options: argparse.Namespace) -> int:
         why = f" ({device.reason})" if device.reason else ""
         terminal.start(plan, f"PagedLab {VERSION} grades {submission} on the {device.name}{why}")
         outcome = grade(submission, manifest, plan, device, options.seed, terminal)
-        if record:
-            write_results(outcome.results, record)
     except NothingToGradeOn as error:
         return _say(str(error), 4)
     except MalformedSubmission as error:
         return _say(str(error), 5)
-    except OSError as error:
-        return _say(f"{error.strerror}: {error.filename}", 3)
     finally:
         terminal.stop()
-    terminal.finish(outcome.results)
+    try:
+        if record:
+            write_results(outcome.results, record)
+    finally:
+        terminal.finish(outcome.results)
     if outcome.interrupted:
         return _say("interrupted; what was graded so far is above.", 130)
     if outcome.faults:

@@ -4,6 +4,7 @@ On a terminal a live display shows each stage and the running check. Where nobod
 set) every finished check is one plain line instead.
 """
 
+import contextlib
 import os
 import sys
 import time
@@ -22,6 +23,13 @@ PLAIN_WIDTH = 100
 """Columns where there is no terminal that has a width; the environment variable COLUMNS overrides it."""
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Whoever read has gone, as after `| head`: go on without showing anything."""
+        with contextlib.suppress(SystemExit):
+            super().on_broken_pipe()
+
+
 class Terminal:
     """Shows one grading on a stream. `plain` means no colour and nothing that moves; it is found out when None."""
 
@@ -33,7 +41,7 @@ class Terminal:
             width = PLAIN_WIDTH
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8 shows ? for what it lacks
-        self._console = Console(
+        self._console = _Console(
             file=stream,
             width=width,
             color_system=None if self._plain else "auto",

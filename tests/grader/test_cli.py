@@ -60,7 +60,8 @@ def checks_of(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
         (["--stage", "x"], "There is no stage 'x'"),
         (["--check", "s00.99"], "There is no check 's00.99'; the checks of stage s00 are s00.1"),
         (["--check", "rmsnorm"], "There is no stage 'rmsnorm'"),
-        (["--json", "absent/results.json"], "there is no folder absent"),
+        (["--json", "absent/results.json"], "there is no folder"),
+        (["--json", "grader"], "that is no file"),
     ],
 )
 def test_wrong_usage_is_2(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,14 +202,15 @@ def test_a_failure_tells_how_to_repeat_it(tmp_path: Path) -> None:
 # The grader's own end
 
 
-def test_ctrl_c_is_130_and_shows_what_was_graded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_is_130_and_shows_what_was_graded(tmp_path: Path, number: signal.Signals) -> None:
     write_engine(tmp_path, vector_add=HANG)
     command = [sys.executable, "-m", "grader", "grade", str(tmp_path), "--stage", "0", "--device", "cpu"]
     process = subprocess.Popen(command, cwd=KIT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     shown = next(line for line in process.stdout if line.startswith("s00.1"))
     time.sleep(1)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     shown += process.communicate(timeout=20)[0]
     assert process.returncode == 130
     assert "interrupted" in shown
