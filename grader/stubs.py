@@ -14,9 +14,9 @@ _CUDA = re.compile(
     r"""
       //(?:[^\\\n]|\\.)*                                 # comments and literals come first, so that a stub
     | /\*.*?(?:\*/|\Z)                                   # inside of one is no stub
-    | R"(?P<fence>[^()\\\s]{0,16})\(.*?\)(?P=fence)"
-    | "(?:[^"\\\n]|\\.)*"
-    | (?<![0-9a-fA-F])'(?:[^'\\\n]|\\.)*'
+    | R"(?P<fence>[^()\\\s]{0,16})\(.*?(?:\)(?P=fence)"|\Z)
+    | "(?:[^"\\\n]|\\.)*"?                               # an end may lack, so that none is looked for twice
+    | (?<![0-9a-fA-F])'(?:[^'\\\n]|\\.)*'?
     | \bNOT_IMPLEMENTED\s*\(\s*"(?P<task>s\d\d\.\d+)"
     """,
     re.VERBOSE | re.DOTALL,
@@ -41,7 +41,7 @@ def find_stubs(engine: Path) -> list[Stub]:
         if finder is None or not file.is_file():
             continue
         try:
-            found = sorted(finder(file.read_text(encoding="utf-8")), key=lambda stub: stub[1])
+            found = sorted(finder(file.read_text(encoding="utf-8-sig")), key=lambda stub: stub[1])
         except (SyntaxError, ValueError, RecursionError, MemoryError, OSError):
             continue
         stubs += [Stub(task, str(file.relative_to(engine)), line) for task, line in found]

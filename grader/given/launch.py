@@ -45,7 +45,7 @@ class LaunchFile:
     def __init__(self, path: Path) -> None:
         self.name = path.name
         try:
-            self.entries = tomllib.loads(path.read_text(encoding="utf-8"))
+            self.entries = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise LaunchConfigError(f"{self.name}: cannot be read ({error.strerror})") from None
         except (ValueError, RecursionError) as error:
@@ -106,9 +106,12 @@ def _shown(entry: object, names: Mapping[str, int]) -> str:
 
 def _evaluate(entry: object, names: Mapping[str, int], where: str) -> int:
     if type(entry) is int:
+        if entry.bit_length() > 64:
+            raise LaunchConfigError(f"{where}: the integer is too large")
         return entry
     if not isinstance(entry, str):
-        raise LaunchConfigError(f"{where}: {entry!r} is neither an integer nor an expression in quotes")
+        shown = f"a {type(entry).__name__}" if isinstance(entry, list | dict) else repr(entry)
+        raise LaunchConfigError(f"{where}: {shown} is neither an integer nor an expression in quotes")
     if len(entry) > MAX_EXPRESSION:
         raise LaunchConfigError(f"{where}: the expression is longer than {MAX_EXPRESSION} characters")
     try:

@@ -93,7 +93,7 @@ class _Submission:
             from pycuda.compiler import SourceModule
 
             try:
-                source = (self.engine_dir / "kernels" / file).read_text(encoding="utf-8")
+                source = (self.engine_dir / "kernels" / file).read_text(encoding="utf-8-sig")
             except OSError as error:
                 raise KernelNotFoundError(f"kernels/{file} cannot be read ({error.strerror})") from None
             except UnicodeDecodeError as error:

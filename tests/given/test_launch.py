@@ -96,6 +96,8 @@ def test_nothing_else_is_an_expression(tmp_path: Path, expression: str) -> None:
         ({"grid": '["' + "1 + " * 60 + '1"]'}, "longer than 200 characters"),
         ({"grid": "[1.5]"}, "1.5 is neither an integer nor an expression"),
         ({"grid": "[true]"}, "True is neither"),
+        ({"grid": f"[0x{'f' * 5000}]"}, "the integer is too large"),
+        ({"grid": f"[[0x{'f' * 5000}]]"}, "a list is neither"),
         ({"grid": '"T"'}, "wanted a list of 1 to 3 entries"),
         ({"grid": "[]"}, "wanted a list of 1 to 3 entries"),
         ({"grid": "[1, 1, 1, 1]"}, "wanted a list of 1 to 3 entries"),

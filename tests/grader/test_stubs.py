@@ -65,6 +65,16 @@ def test_launch_file(text: str, found: list[tuple[str, int]], tmp_path: Path) ->
     assert stubs_of(tmp_path, "launch.toml", text) == found
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", ['"' + '\\"' * 500_000, 'R"(' * 300_000, "'" + "\\'" * 500_000])
+def test_what_never_ends_is_read_once(text: str, tmp_path: Path) -> None:
+    assert stubs_of(tmp_path, "a.cu", text) == []
+
+
+def test_a_mark_of_byte_order_is_no_text(tmp_path: Path) -> None:
+    assert stubs_of(tmp_path, "launch.toml", '\ufeff[a]\nblock = "TODO s03.2"') == [("s03.2", 2)]
+
+
 def test_files_that_cannot_be_read_have_none(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_bytes(b"\xff\xfe")
     (tmp_path / "b.cu").write_bytes(b"\xff")
