@@ -5,6 +5,7 @@ failed, is ended; the next exchange starts another, so that it costs one check.
 """
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -94,12 +95,15 @@ class Connection:
         device = self._started().device
         if device is None:
             raise TypeError("kernels are counted on the emulator only: use the fixture `emulator`")
-        device.control.set_mode(counted=True)
         try:
-            yield device.control
-        finally:
-            if self._child is not None and self._child.device is device:
-                device.control.set_mode(counted=False)
+            device.control.set_mode(counted=True)
+            try:
+                yield device.control
+            finally:
+                if self._child is not None and self._child.device is device:
+                    device.control.set_mode(counted=False)
+        except OSError:
+            raise self._ended(Failure("CRASHED", "A kernel ended the emulated GPU.")) from None
 
     def memory(self) -> int:
         """Bytes of memory that the process holds, without those of mapped files."""
@@ -142,7 +146,8 @@ class Connection:
     def _cannot_start(self, reason: str) -> WorkerFault:
         details = f"{self.printed()}\n{reason}".strip()
         self.end()
-        short = next((line for line in details.splitlines() if "rror" in line), reason.partition("\n")[0])
+        found = re.search(r"^[\w.]*Error: .*", details, re.MULTILINE)
+        short = found[0] if found else reason.partition("\n")[0]
         return WorkerFault(f"{details}\nThe process that runs submissions cannot be started: {short.strip()}")
 
     def _raised(self, report: Any) -> Failure:

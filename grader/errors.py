@@ -67,7 +67,7 @@ def _verdict(types: tuple[str, ...], text: str, where: str, log: str) -> tuple[s
         return "COMPILE_ERROR", text
     if "LaunchConfigError" in types:
         return "RUNTIME_ERROR", text
-    if types[0] == "MemoryError":
+    if types[0] == "MemoryError" and "Error" in types:
         return "OUT_OF_MEMORY", f"The device's memory is used up{_at(where)}: {text}"
     for phrase, verdict, sentence in _DEVICE_ERRORS:
         if phrase in text and "Error" in types:

@@ -62,7 +62,8 @@ def _product(node: ast.AST) -> str:
     if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.MatMult):
         return "@"
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PRODUCTS:
-        return f"{ast.unparse(node.func)[-40:]}(…)"
+        owner = f"{node.func.value.id}." if isinstance(node.func.value, ast.Name) else "…."
+        return f"{owner}{node.func.attr}(…)"
     if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "numpy":
         return next((alias.name for alias in node.names if alias.name in PRODUCTS), "")
     return ""

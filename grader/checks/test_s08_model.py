@@ -17,7 +17,7 @@ LONG = 256
 
 
 def expect_forward(worker: Worker, model: ReferenceModel, *prompts: Reference) -> None:
-    llama = worker.call("model.LlamaModel", str(model.folder))
+    llama = worker.call("model.LlamaModel", str(model.folder), keep=True)
     for prompt in prompts:
         logits = worker.call(llama.method("forward"), prompt.ids.tolist())
         expect_rows(logits, prompt.float32.logits, prompt.bf16.logits)
@@ -58,7 +58,7 @@ def argmax_ties(worker: Worker, rng: Generator) -> None:
 def layer_by_layer(worker: Worker, tiny: ReferenceModel) -> None:
     """forward with hidden_states returns the embedding's output and the residual stream after each block."""
     prompt = min(tiny.references, key=lambda reference: abs(len(reference.ids) - 17))
-    llama = worker.call("model.LlamaModel", str(tiny.folder))
+    llama = worker.call("model.LlamaModel", str(tiny.folder), keep=True)
     result = worker.call(llama.method("forward"), prompt.ids.tolist(), False, True)
     logits, states = result if isinstance(result, tuple | list) and len(result) == 2 else (result, ())
     layers = len(prompt.float32.states)
@@ -84,7 +84,7 @@ def long_prompts(worker: Worker, tiny: ReferenceModel) -> None:
 @check("s08.6")
 def last_row_only(worker: Worker, tiny: ReferenceModel) -> None:
     """forward with last_only returns one row, the last of those that it returns otherwise."""
-    llama = worker.call("model.LlamaModel", str(tiny.folder))
+    llama = worker.call("model.LlamaModel", str(tiny.folder), keep=True)
     for prompt in sorted(tiny.references, key=lambda reference: len(reference.ids))[:4]:
         logits = worker.call(llama.method("forward"), prompt.ids.tolist())
         expect_rows(logits, prompt.float32.logits, prompt.bf16.logits)
@@ -104,7 +104,7 @@ def other_models(worker: Worker, rng: Generator, shared_folder: Path) -> None:
 def after_other_prompts(worker: Worker, tiny: ReferenceModel) -> None:
     """forward is right again after longer and shorter prompts, and after calls that returned other things."""
     short, *_, long = sorted(tiny.references, key=lambda reference: len(reference.ids))
-    llama = worker.call("model.LlamaModel", str(tiny.folder))
+    llama = worker.call("model.LlamaModel", str(tiny.folder), keep=True)
     for prompt, last_only, hidden_states in ((long, True, False), (short, False, True), (long, False, False)):
         worker.call(llama.method("forward"), prompt.ids.tolist(), last_only, hidden_states)
         logits = worker.call(llama.method("forward"), short.ids.tolist())

@@ -11,6 +11,7 @@ import pytest
 
 from grader.checking import Device, Failure, Handle, InOut, Out, StudentError, Worker, expect_error
 from grader.connection import Clock
+from grader.framing import encode_header, pack_frame
 from tests.grader.submissions import COPY, write_engine
 
 Launch = Callable[[str], Any]
@@ -261,6 +262,10 @@ def test_a_changed_host_array_is_seen(worker: Worker) -> None:
     assert failure_of(lambda: worker.call("toy.shift", X, 1.0)).verdict == "INPUT_MODIFIED"
 
 
+def frame(header: dict[str, Any]) -> list[int]:
+    return list(pack_frame(encode_header(header)))
+
+
 @pytest.mark.parametrize(
     ("target", "arguments", "verdict", "told"),
     [
@@ -282,6 +287,7 @@ def test_a_changed_host_array_is_seen(worker: Worker) -> None:
         ("toy.answer", [list(b"\xff" * 64)], "RUNTIME_ERROR", "sent no valid answer but"),
         ("toy.answer", [list(b"\x02\0\0\0\0\0\0\0\0\0\0\0[]")], "RUNTIME_ERROR", "sent no valid answer but"),
         ("toy.answer", [list(b"\x02\0\0\0\0\0\0\0\0\0\0\0{}")], "RUNTIME_ERROR", "sent no valid answer but"),
+        ("toy.answer", [frame({"ok": True, "result": {"array": ["int8", [1 << 70, 0], 0]}})], "RUNTIME_ERROR", "shape"),
         (
             "toy.answer",
             [list(b"\x0b\0\0\0\0\0\0\0\0\0\0\0" + b'{"ok":true}')],
@@ -342,6 +348,7 @@ def test_the_environment_is_clean(worker: Worker, monkeypatch: pytest.MonkeyPatc
     [
         ("import numpy as np\ndef f(x):\n    return x @ x", "engine/model.py, line 3: @ is a product on the host"),
         ("def f(x):\n    return x.dot(x)", "line 2: x.dot(…) is a product"),
+        (f"x = a{'.b' * 2000}.dot(x)", "line 1: ….dot(…) is a product"),
         ("import torch", "line 1: imports torch"),
         ("from .helper import f", "engine/helper.py, line 1: imports scipy"),
     ],
