@@ -1,11 +1,13 @@
 """Stage 0: a first kernel, and its whole launch in Python."""
 
+from functools import partial
+
 import hypothesis.strategies as st
 import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import Out, Worker, check, expect, property_check
+from grader.checking import Out, Worker, check, expect, expect_error, property_check
 from grader.checks.draws import floats
 
 SIZES = (1, 2, 255, 256, 257, 511, 1009)
@@ -40,7 +42,8 @@ def kernel_property(worker: Worker, rng: Generator, n: int, extreme: bool) -> No
 
 @check("s00.4")
 def launch_again_and_again(worker: Worker, rng: Generator) -> None:
-    """vector_add in Python is right at a million elements, and called again with other lengths and values."""
+    """vector_add in Python is right at a million elements and in later calls, and refuses unequal lengths."""
     for n in (1_000_000, 3, 1_000_003, 3, 257):
         x, y = floats(rng, n), floats(rng, n)
         expect(worker.call("vector_add.vector_add", x, y), oracle.vector_add(x, y))
+    expect_error(partial(worker.call, "vector_add.vector_add", x, y[:-1]), "ValueError")

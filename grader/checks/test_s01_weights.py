@@ -37,15 +37,15 @@ def conversions(worker: Worker) -> None:
     expect(bits, Expected(numbers.astype(BF16).view(np.uint16), 0, np.uint16), "bits")
     not_numbers = between[np.isnan(between)]
     again = worker.call("weights.bf16_to_float32", worker.call("weights.float32_to_bf16", not_numbers))
-    expect(again, Expected(not_numbers, 0, np.float32), "NaN")
+    expect(again, Expected(not_numbers, 0, np.float32), "converted NaN")
 
 
 @check("s01.2")
 def dtypes_and_shapes(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     """load_safetensors returns tensors of every dtype, also scalars, empty ones and those of four dimensions."""
     tensors = {f"weights.{dtype}": files.tensor(rng, dtype, 3, 5) for dtype in files.DTYPES}
-    shapes: tuple[tuple[int, ...], ...] = ((), (0,), (4, 0, 2), (1, 1), (2, 1, 3, 2))
-    tensors |= {f"shape {list(shape)}": files.tensor(rng, "BF16", *shape) for shape in shapes}
+    shapes = {"scalar": (), "empty": (0,), "hollow": (4, 0, 2), "single": (1, 1), "deep": (2, 1, 3, 2)}
+    tensors |= {name: files.tensor(rng, "BF16", *shape) for name, shape in shapes.items()}
     path = files.write_tensors(shared_folder / FILE, tensors)
     files.expect_tensors(worker.call("weights.load_safetensors", str(path)), tensors)
     empty = files.write_tensors(shared_folder / "empty.safetensors", {})
@@ -79,7 +79,7 @@ def layouts(
     dtypes = rng.choice(list(files.DTYPES), len(shapes)).tolist()
     tensors = {f"tensor.{i}": files.tensor(rng, dtypes[i], *shape) for i, shape in enumerate(shapes)}
     listed = rng.permutation(list(tensors)).tolist()
-    path = shared_folder / f"{rng.integers(2**60)}.safetensors"  # an earlier file may still be mapped
+    path = shared_folder / f"example-{len(list(shared_folder.iterdir()))}"  # earlier ones may still be mapped
     files.write_tensors(path, tensors, listed, metadata, padding)
     files.expect_tensors(worker.call("weights.load_safetensors", str(path)), tensors)
 

@@ -1,20 +1,22 @@
 """Stage 6: the matrix product, naive and tiled, then the linear layer through cuBLAS."""
 
+from functools import partial
+
 import hypothesis.strategies as st
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import DTypeLike
 
 from grader import oracle
-from grader.checking import BF16, Device, Out, Worker, check, expect, property_check, require
+from grader.checking import BF16, Device, Out, Worker, check, expect, expect_error, property_check, require
 from grader.checks.draws import Array, bf16, to_bf16
 from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model
 from grader.oracle.references import ReferenceModel
 
 SHAPES = (
-    *((0, 3, 4), (3, 0, 4), (2, 3, 0), (1, 1, 1), (15, 17, 16), (16, 16, 16), (17, 15, 33), (1, 31, 32)),
-    *((31, 33, 31), (33, 32, 64), (37, 41, 43), (5, 288, 288), (3, 768, 288), (64, 8, 7)),
+    *((16, 16, 32), (15, 17, 32), (17, 15, 33), (16, 16, 31), (1, 31, 64), (1, 1, 1), (0, 3, 4), (3, 0, 4), (2, 3, 0)),
+    *((31, 33, 31), (33, 32, 65), (37, 41, 43), (5, 288, 288), (3, 768, 288), (64, 8, 7)),
 )
 """[M, N, K], around tiles of 16 and 32."""
 
@@ -111,10 +113,13 @@ def linear_model_shapes(worker: Worker, rng: Generator) -> None:
 
 @check("s06.9")
 def linear_empty(worker: Worker, rng: Generator) -> None:
-    """linear overwrites NaN in its output, gives zeros at K = 0, and accepts M = 0 and N = 0."""
+    """linear overwrites NaN in its output, gives zeros at K = 0, accepts M = 0 and N = 0, refuses other shapes."""
     for dtype in (BF16, np.float32):
         for m, n, k in ((3, 4, 0), (0, 4, 5), (3, 0, 5), (0, 0, 0), (1, 1, 1), (2, 3, 1)):
             expect_linear(worker, bf16(rng, m, k), bf16(rng, n, k), dtype)
+    for shape in ((3, 5), (4, 3)):
+        arguments = Out(shape), Device(bf16(rng, 3, 2)), Device(bf16(rng, 4, 2))
+        expect_error(partial(worker.call, "linear.linear", *arguments), "ValueError")
 
 
 @check("s06.10")

@@ -1,13 +1,14 @@
 """Stage 8: the forward pass of a whole model, and argmax, which takes the next token from its logits."""
 
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import BF16, Expected, Out, Worker, check, expect, expect_rows, require
+from grader.checking import BF16, Expected, Out, Worker, check, expect, expect_error, expect_rows, require
 from grader.checks.draws import Array, floats
 from grader.oracle.model import Reference
 from grader.oracle.references import ReferenceModel, variant_model
@@ -102,10 +103,12 @@ def other_models(worker: Worker, rng: Generator, shared_folder: Path) -> None:
 
 @check("s08.8")
 def after_other_prompts(worker: Worker, tiny: ReferenceModel) -> None:
-    """forward is right again after longer and shorter prompts, and after calls that returned other things."""
+    """forward is right again after calls of other kinds, and refuses empty, too long and unknown prompts."""
     short, *_, long = sorted(tiny.references, key=lambda reference: len(reference.ids))
     llama = worker.call("model.LlamaModel", str(tiny.folder), keep=True)
     for prompt, last_only, hidden_states in ((long, True, False), (short, False, True), (long, False, False)):
         worker.call(llama.method("forward"), prompt.ids.tolist(), last_only, hidden_states)
-        logits = worker.call(llama.method("forward"), short.ids.tolist())
+        logits = worker.call(llama.method("forward"), short.ids)
         expect_rows(logits, short.float32.logits, short.bf16.logits)
+    for ids in ([], [5] * (tiny.config.max_position_embeddings + 1), [tiny.config.vocab_size], [7, -1]):
+        expect_error(partial(worker.call, llama.method("forward"), ids), "ValueError")

@@ -142,7 +142,7 @@ def expect_tensors(got: Any, tensors: Mapping[str, Array]) -> None:
     """Raise Failure unless exactly these tensors came back, equal to the last bit."""
     require(isinstance(got, dict), "The call must return a mapping from names to arrays.", "INCORRECT_DTYPE")
     missing, unknown = sorted(tensors.keys() - got.keys()), sorted(got.keys() - tensors.keys())
-    require(not missing, f"The tensor {next(iter(missing), '')!r} of the file was not returned.")
-    require(not unknown, f"A tensor {next(iter(unknown), '')!r} was returned that the file does not hold.")
+    require(not missing, f"The tensor {next(iter(missing), '')!r} is missing from what was returned.")
+    require(not unknown, f"A tensor {next(iter(unknown), '')!r} was returned that is not in the file.")
     for name, array in tensors.items():
         expect(got[name], Expected(array, 0, array.dtype), name)
