@@ -13,8 +13,8 @@ import traceback
 from collections.abc import Mapping
 from pathlib import Path
 
-from grader import VERSION
-from grader.manifest import Check, ManifestError, Stage
+from grader import VERSION, UsageError, release
+from grader.manifest import Check, Stage
 from grader.report.text import clean_line
 
 
@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
         return code
     except KeyboardInterrupt:
         return 130
-    except ManifestError as error:
+    except UsageError as error:
         return _say(str(error), 2)
     except OSError as error:
         return _say(": ".join(filter(None, (error.strerror or str(error), error.filename))), 3)
@@ -48,15 +48,17 @@ def _parser() -> argparse.ArgumentParser:
     grade.add_argument("--list", action="store_true", help="list the checks, grade nothing")
     grade.add_argument("--exit-zero", action="store_true", help="exit code 0 also when checks fail")
     update = commands.add_parser("update", help="take a new release of the kit")
-    update.set_defaults(run=_run_update)
+    update.set_defaults(run=release.run_update)
     update.add_argument("source", metavar="ZIP")
     if importlib.util.find_spec("grader.starter"):  # not part of the student release
+        from grader.starter import run_starter
+
         starter = commands.add_parser("starter", help="write starter/ anew from solutions/")
-        starter.set_defaults(run=_run_starter)
+        starter.set_defaults(run=run_starter)
         starter.add_argument("--check", action="store_true", help="only say what differs")
-        release = commands.add_parser("release", help="make the student release")
-        release.set_defaults(run=_run_release)
-        release.add_argument("--into", default="dist", metavar="FOLDER")
+        pack = commands.add_parser("release", help="make the student release")
+        pack.set_defaults(run=release.run_release)
+        pack.add_argument("--into", default="dist", metavar="FOLDER")
     return parser
 
 
@@ -117,24 +119,6 @@ def _list(plan: list[tuple[Stage, list[Check]]], titles: Mapping[str, str]) -> i
         for check in checks:
             print(f"  {check.id:7} {check.points:4g}  {titles.get(check.id, '')}")
     return 0
-
-
-def _run_update(options: argparse.Namespace) -> int:
-    from grader.release import run_update
-
-    return run_update(options)
-
-
-def _run_starter(options: argparse.Namespace) -> int:
-    from grader.starter import run_starter
-
-    return run_starter(options)
-
-
-def _run_release(options: argparse.Namespace) -> int:
-    from grader.release import run_release
-
-    return run_release(options)
 
 
 def report_fault(text: str) -> int:

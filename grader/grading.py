@@ -26,14 +26,6 @@ DEFAULT_SUBMISSION = "starter"
 DEFAULT_SEED = 0
 
 
-class Silence:
-    """A listener that shows nothing."""
-
-    def check_started(self, check_id: str, title: str = "") -> None: ...
-
-    def check_finished(self, record: Any) -> None: ...
-
-
 @dataclass
 class Outcome:
     """What a grading gave: the document of results.json, the grader's own faults, whether Ctrl-C ended it."""
@@ -75,9 +67,7 @@ def grade(
 def titles(plan: Plan) -> Mapping[str, str]:
     """The title of each planned check, from its docstring. Raises ManifestError as `grade` does."""
     with tempfile.TemporaryDirectory(prefix="pagedlab-") as folder:
-        plugin = GradingPlugin(
-            plan, Path(folder), (), device="cpu", seed=0, repro=str, listener=Silence(), list_only=True
-        )
+        plugin = GradingPlugin(plan, Path(folder), (), device="cpu", seed=0, repro=str, listener=None, list_only=True)
         _run_pytest(plugin, plan, Path(folder))
     return plugin.titles
 

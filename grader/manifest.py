@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from grader import UsageError
+
 MANIFEST = Path(__file__).resolve().parent / "manifest.toml"
 KINDS = ("kernel", "host")
 SUFFIXES = (".cu", ".py", ".toml")
@@ -21,7 +23,7 @@ _STAGE = dict(id=str, title=str, handout=str, kind=str, points=_NUMBER, files=li
 _CHECK = {"id": str, "points": _NUMBER, "needs": list, "deadline": _NUMBER, "empty_repeat": bool}
 
 
-class ManifestError(ValueError):
+class ManifestError(UsageError):
     """The manifest is malformed, or a stage or check was asked for that it does not have."""
 
 

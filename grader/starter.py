@@ -14,12 +14,11 @@ import argparse
 import ast
 import json
 import re
-import sys
 import textwrap
 import tomllib
 from pathlib import Path
 
-from grader import KIT
+from grader import KIT, UsageError
 from grader.release import generated_hashes, sha256, write
 
 RECORD = ".generated.json"
@@ -29,7 +28,7 @@ _START = re.compile(r"(?P<indent> *)(?P<comment>//|#) solution (?P<id>s\d\d\.\d+
 _END = re.compile(r" *(//|#) end solution")
 
 
-class StarterError(Exception):
+class StarterError(UsageError):
     """A solution's markers are wrong; the message names file and line."""
 
 
@@ -120,22 +119,13 @@ def stale(files: dict[str, bytes], starter: Path = KIT / "starter") -> list[str]
     """Names of what is missing in starter/, differs from `files`, or is there without being generated."""
     present = {path.relative_to(starter).as_posix() for path in starter.rglob("*") if path.is_file()}
     present = {name for name in present if "__pycache__" not in name} - {RECORD}
-    return sorted(
-        name for name in present | files.keys() if name not in present or _differs(starter / name, files.get(name))
-    )
-
-
-def _differs(path: Path, content: bytes | None) -> bool:
-    return path.read_bytes() != content
+    contents = {name: (starter / name).read_bytes() for name in present}
+    return sorted(name for name in contents | files if contents.get(name) != files.get(name))
 
 
 def run_starter(arguments: argparse.Namespace) -> int:
-    """`python -m grader starter [--check]`: exit code 0; 1 when --check finds a difference; 2 with a sentence."""
-    try:
-        files = generate()
-    except StarterError as error:
-        print(f"PagedLab: {error}", file=sys.stderr)
-        return 2
+    """`python -m grader starter [--check]`: exit code 0, or 1 when --check finds a difference."""
+    files = generate()
     if arguments.check:
         names = stale(files)
         print("\n".join(f"starter/{name} is not what solutions/ gives; run make starter." for name in names))

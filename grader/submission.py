@@ -30,7 +30,7 @@ def take_in(submission: Path, patterns: Iterable[str], target: Path) -> None:
     Raises MalformedSubmission for a symbolic link, for what is no plain file, and above 1 MiB a file or 200 files.
     """
     source = engine_folder(submission)
-    if source.is_symlink() or any(path.is_symlink() for path in (source / "kernels",)):
+    if source.is_symlink() or (source / "kernels").is_symlink():
         raise MalformedSubmission(f"{source} or its kernels/ is a symbolic link; hand in the folder itself.")
     names = sorted({str(path.relative_to(source)) for pattern in patterns for path in source.glob(pattern)})
     if len(names) > MAX_FILES:
