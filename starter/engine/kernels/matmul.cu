@@ -5,7 +5,8 @@
 // w          [N, K] bf16, one row per output feature, as checkpoints store a linear layer
 // Launch     launch.toml [matmul_naive] and [matmul_tiled], over M, N, K. Suggested: blocks of 16 × 16
 //            threads, one element each; blocks at the edges reach past M and N.
-// Must hold  matmul_tiled requests at most M · N · K / 2 bytes of global memory; matmul_naive 4 · M · N · K.
+// Must hold  matmul_tiled requests at most M · N · K / 2 bytes of global memory, loads and stores together
+//            (matmul_naive reads 4 · M · N · K bytes).
 // Numerics   products and sums in float32, in any order; rounded once to bf16.
 #include <cuda_bf16.h>
 
