@@ -115,7 +115,9 @@ def _parse_header(text: bytes, path: str | Path) -> dict[str, dict[str, Any]]:
         raise SafetensorsError(f"{path}: the header is not valid JSON ({error})") from None
     if not isinstance(header, dict):
         raise SafetensorsError(f"{path}: the header is a JSON {type(header).__name__}, not an object")
-    header.pop("__metadata__", None)  # free text, no tensor
+    metadata = header.pop("__metadata__", {})  # free text, no tensor
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise SafetensorsError(f"{path}: __metadata__ is not an object of strings")
     for name, entry in header.items():
         if problem := _entry_problem(entry):
             raise SafetensorsError(f"{path}: tensor {name!r} {problem}")

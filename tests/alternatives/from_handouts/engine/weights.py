@@ -110,7 +110,9 @@ def load_safetensors(path: str | Path) -> Mapping[str, np.ndarray]:
     if 8 + header_length > size:
         raise SafetensorsError(f"{path}: the header of {header_length} bytes is cut off, the file has {size}")
     header = _parse_object(path, file[8 : 8 + header_length].tobytes())
-    header.pop("__metadata__", None)
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise SafetensorsError(f"{path}: __metadata__ must be an object of strings, not {metadata!r}")
     entries = [_Entry.parse(path, name, fields) for name, fields in header.items()]
     data = np.asarray(file[8 + header_length :])
     _check_places(path, entries, data.size)
