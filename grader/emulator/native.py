@@ -3,6 +3,7 @@
 import ctypes
 import os
 import struct
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -117,7 +118,7 @@ class LoadedModule:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        library = ctypes.CDLL(str(module.path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        library = _loaded(module)
         anchor = ctypes.cast(library.pagedlab_shared, _pointer)
         self.base = (anchor.value or 0) - module.reference
         self.launches: dict[str, Launch] = {}
@@ -169,6 +170,16 @@ class LoadedModule:
         for name, (address, size) in self.module.globals.items():
             if name in target.module.globals:
                 ctypes.memmove(target.base + target.module.globals[name][0], self.base + address, size)
+
+
+def _loaded(module: Module) -> ctypes.CDLL:
+    """The module's library; one that has variables from a file of its own, or two modules would share them."""
+    if not module.globals:
+        return ctypes.CDLL(str(module.path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    with tempfile.NamedTemporaryFile(dir=module.path.parent, suffix=".so") as file:
+        file.write(module.path.read_bytes())
+        file.flush()
+        return ctypes.CDLL(file.name, mode=os.RTLD_NOW | os.RTLD_LOCAL)
 
 
 class Kernels:

@@ -89,8 +89,8 @@ class _Rewriter:
                 self._kernel(begin)
             elif token.text == "__shared__":
                 self._shared(begin, i)
-            elif token.text == "__device__":
-                self._variable(i)
+            elif token.text in ("__device__", "__constant__"):
+                self._variable(begin, i)
             if token.text in "{};" and token.kind == "mark":
                 begin = i + 1
         return Rewritten(self._edited(), tuple(dict.fromkeys(self.kernels)))
@@ -183,13 +183,18 @@ class _Rewriter:
             text = f"static const pagedlab::DynamicShared<std::remove_pointer_t<{pointer}>> {name}{{}}"
         self._edit(begin, end - 1, text)
 
-    def _variable(self, at: int) -> None:
-        """A `__device__` variable goes where the device finds it; a function stays as it is."""
+    def _variable(self, begin: int, at: int) -> None:
+        """A variable goes where the device finds it; a function stays as it is, and so does what cannot change."""
         i = at + 1
         while self._text(i) not in ("", "(", ")", "[", "=", ";", "{", "operator"):
             i = self._closing(i + 1) + 1 if self._text(i) in _WITH_ARGUMENTS else i + 1
-        constant = any(self._text(j) == "__constant__" for j in range(at, i))
-        if self._text(i) in ("[", "=", ";", "{") and i > at + 2 and not constant:
+        if i <= at + 2 or self._text(i) not in ("[", "=", ";", "{"):
+            return
+        words = [token.text for token in self.tokens[begin:i]]
+        behind_pointer = words[len(words) - words[::-1].index("*") :] if "*" in words else words
+        if "constexpr" in words or "const" in behind_pointer:
+            self._edit(at, at, "")  # __constant__ means more than the word for a place in memory
+        elif "__constant__" not in words:
             self._edit(at, at, "PAGEDLAB_GLOBAL")
 
     # Helpers

@@ -59,6 +59,36 @@ def test_compiler(capfd: Any) -> None:
     assert "*** compiler output in " in capfd.readouterr().out
 
 
+def test_modules_of_one_source_have_variables_of_their_own() -> None:
+    source = """
+    __device__ int counter = 5;
+    extern "C" __global__ void count(int* out) { *out = counter++; }
+    """
+    out = np.zeros(1, np.int32)
+    modules = [SourceModule(source, no_extern_c=True) for _ in range(2)]
+    for module in modules:
+        module.get_function("count")(drv.Out(out), block=(1, 1, 1))
+        assert out[0] == 5
+    drv.memcpy_htod(modules[0].get_global("counter")[0], np.array([77], np.int32))
+    modules[0].get_function("count")(drv.Out(out), block=(1, 1, 1))
+    assert out[0] == 77
+
+
+@pytest.mark.parametrize("constant", ["__device__ const", "__constant__ const", "static constexpr __device__"])
+def test_variables_and_constants_in_one_source(constant: str) -> None:
+    source = f"""
+    __constant__ float scale[2] = {{2, 3}};
+    __device__ const float* pointer;
+    {constant} float table[2] = {{10, 20}};
+    extern "C" __global__ void k(float* out) {{ *out = scale[1] + table[1] + (pointer == nullptr); }}
+    """
+    out = np.zeros(1, np.float32)
+    module = SourceModule(source, no_extern_c=True)
+    module.get_function("k")(drv.Out(out), block=(1, 1, 1))
+    assert out[0] == 24
+    assert module.get_global("scale")[1] == module.get_global("pointer")[1] == 8
+
+
 def test_include_directories(tmp_path: Any) -> None:
     (tmp_path / "width.h").write_text("#define WIDTH 11\n")
     source = '#include "width.h"\nextern "C" __global__ void k(int* out) { out[0] = WIDTH; }'
