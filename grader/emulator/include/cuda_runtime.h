@@ -38,5 +38,4 @@
 #include "emulated/warps.h"
 #include "emulated/memory.h"
 #include "emulated/math.h"
-#include "emulated/memory.h"
 #include "emulated/entry.h"

@@ -167,6 +167,7 @@ void Block::finish_thread() {
     Warp& warp = warps_[current_ / WARP];
     warp.alive &= ~(1u << current_ % WARP);
     alive_--;
+    if (warp.alive == 0 && launch_->counters != nullptr) recorder_->end_requests(current_ / WARP);
     // Those who wait for all threads that have not returned may have waited for this one only.
     if (alive_ > 0 && arrived_ == alive_) open_barrier();
     for (unsigned i = warp.num_meetings; i-- > 0;) {

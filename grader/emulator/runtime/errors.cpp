@@ -113,7 +113,9 @@ void catch_faults_here() {
 }
 
 void Launch::fail(int error, const void* fault_address, const char* what) {
-    if (__atomic_exchange_n(&code_of_error, error, __ATOMIC_SEQ_CST) != SUCCESS) return;
+    int none = SUCCESS;
+    if (!__atomic_compare_exchange_n(&code_of_error, &none, error, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        return;
     address = fault_address;
     snprintf(detail, sizeof detail, "kernel %s, %s", name, what);
 }

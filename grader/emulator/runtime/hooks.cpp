@@ -7,13 +7,19 @@ using pagedlab::running_block;
 
 #define RECORD(address, bytes, is_store) \
     running_block->record(address, bytes, is_store, __builtin_return_address(0))
-#define LOADS(name, bytes)                    \
-    void __tsan_##name(const void* address) { \
-        RECORD(address, bytes, false);        \
-    }
-#define STORES(name, bytes)             \
-    void __tsan_##name(void* address) { \
-        RECORD(address, bytes, true);   \
+// Both names, since a module knows of some accesses that they are aligned.
+#define HOOKS(bytes)                                         \
+    void __tsan_read##bytes(const void* address) {           \
+        RECORD(address, bytes, false);                       \
+    }                                                        \
+    void __tsan_unaligned_read##bytes(const void* address) { \
+        RECORD(address, bytes, false);                       \
+    }                                                        \
+    void __tsan_write##bytes(void* address) {                \
+        RECORD(address, bytes, true);                        \
+    }                                                        \
+    void __tsan_unaligned_write##bytes(void* address) {      \
+        RECORD(address, bytes, true);                        \
     }
 #define NOTHING(name, arguments) \
     void __tsan_##name arguments {}
@@ -27,25 +33,11 @@ static bool exchanged(void* word, void* expected, const void* desired) {
 
 extern "C" {
 
-LOADS(read1, 1)
-LOADS(read2, 2)
-LOADS(read4, 4)
-LOADS(read8, 8)
-LOADS(read16, 16)
-STORES(write1, 1)
-STORES(write2, 2)
-STORES(write4, 4)
-STORES(write8, 8)
-STORES(write16, 16)
-// Where the compiler knows of no alignment.
-LOADS(unaligned_read2, 2)
-LOADS(unaligned_read4, 4)
-LOADS(unaligned_read8, 8)
-LOADS(unaligned_read16, 16)
-STORES(unaligned_write2, 2)
-STORES(unaligned_write4, 4)
-STORES(unaligned_write8, 8)
-STORES(unaligned_write16, 16)
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8)
+HOOKS(16)
 NOTHING(init, ())
 NOTHING(func_entry, (void*))
 NOTHING(func_exit, ())
