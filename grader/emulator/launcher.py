@@ -23,6 +23,7 @@ ARENA_BYTES = 256 << 30  # address space of the device, sparse; its memory is `c
 CAPACITY = 8 << 30
 CONTROL_SECONDS = 60.0
 END_SECONDS = 2.0
+MAX_CORES = 24  # each has up to 1,024 stacks of two mappings; Linux allows a process 65,530
 MAX_ANSWER = 64 << 20
 KEPT_OUTPUT = 4096
 PASSED_ON = ("PATH", "CXX", "PAGEDLAB_CACHE", "HOME", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH")
@@ -152,13 +153,13 @@ class DeviceProcess:
 
 
 def start_device(cores: int | None = None, capacity: int = CAPACITY, *, inherit_output: bool = False) -> DeviceProcess:
-    """Start an emulated GPU that runs blocks on `cores` threads (None: all that this process may use).
+    """Start an emulated GPU that runs blocks on `cores` threads (None: one a usable core, MAX_CORES at most).
 
     `capacity` is its memory in bytes, which costs nothing until it is used. What kernels print is kept for `printed`,
     or with `inherit_output` goes where this process prints. Raises OSError when no process can be started.
     """
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return DeviceProcess(cores or usable, capacity, inherit_output)
+    return DeviceProcess(cores or min(usable, MAX_CORES), capacity, inherit_output)
 
 
 def _sparse_file(size: int) -> int:

@@ -105,7 +105,7 @@ class Connection:
     def free(self, pointer: int) -> None:
         self.check("cuMemFree")
         if self._sizes.pop(pointer, None) is not None:
-            del self._starts[bisect_right(self._starts, pointer) - 1]
+            self._starts.remove(pointer)  # one step: a garbage collection may free more at any moment
         self.send({"verb": "free", "ptr": pointer})
 
     def offset(self, function: str, pointer: int, size: int) -> int:
