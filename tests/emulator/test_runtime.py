@@ -212,6 +212,7 @@ def test_cooperative_groups(device: DeviceClient) -> None:
     extern "C" __global__ void tiles(int* out) {
         const auto block = cg::this_thread_block();
         const auto tile = cg::tiled_partition<8>(block);
+        cg::sync(block);
         out[block.thread_rank()] = cg::reduce(tile, (int)block.thread_rank(), cg::plus<int>()) + tile.shfl(1000, 0);
         block.sync();
     }""")

@@ -66,6 +66,11 @@ inline thread_block_tile<Size, Parent> tiled_partition(const Parent&) {
     return {};
 }
 
+template <class Group>
+inline void sync(const Group& group, int line = __builtin_LINE()) {
+    group.sync(line);
+}
+
 template <class T>
 struct plus {
     T operator()(T a, T b) const { return a + b; }
