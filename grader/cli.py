@@ -63,10 +63,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _seed(text: str) -> int:
-    value = int(text)
-    if not 0 <= value < 2**63:
-        raise ValueError
-    return value
+    if not text.isdecimal() or len(text) > 19 or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"{clean_line(text, 40)!r} is no whole number from 0 to 2^63 - 1")
+    return int(text)
 
 
 def run_grade(options: argparse.Namespace) -> int:

@@ -14,11 +14,11 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 
-from grader import KIT, VERSION
+from grader import KIT, VERSION, UsageError
 
 RECORD = "release.json"
 GENERATED = "starter/.generated.json"
@@ -55,7 +55,7 @@ DATE = (1980, 1, 1, 0, 0, 0)
 LARGEST = 256 * 2**20
 
 
-class ReleaseError(Exception):
+class ReleaseError(UsageError):
     """A release can't be made or taken; the message says why and what to do."""
 
 
@@ -122,7 +122,7 @@ def read_release(source: Path) -> dict[str, bytes]:
             if sum(member.file_size for member in members) > LARGEST:
                 raise ReleaseError(f"{source.name} unpacks to over {LARGEST >> 20} MiB: it is not a PagedLab release.")
             files = {kit_path(member.filename, source): archive.read(member) for member in members}
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError):  # also encrypted, or packed in another way
         raise ReleaseError(f"{source.name} is not a readable zip file: download it again.") from None
     if RECORD not in files:
         raise ReleaseError(f"{source.name} holds no {RECORD}: it is not a PagedLab release.")
@@ -225,22 +225,13 @@ def sha256(content: bytes) -> str:
 
 
 def run_release(arguments: argparse.Namespace) -> int:
-    """`python -m grader release [--into FOLDER]`: exit code 0, or 2 with a sentence."""
-    try:
-        path = make_release(Path(arguments.into))
-    except ReleaseError as error:
-        print(f"PagedLab: {error}", file=sys.stderr)
-        return 2
+    """`python -m grader release [--into FOLDER]`."""
+    path = make_release(Path(arguments.into))
     print(f"Wrote {path} ({path.stat().st_size / 2**20:.1f} MiB).")
     return 0
 
 
 def run_update(arguments: argparse.Namespace) -> int:
-    """`python -m grader update ZIP`: exit code 0, or 2 with a sentence and nothing changed."""
-    try:
-        done = update(Path(arguments.source))
-    except ReleaseError as error:
-        print(f"PagedLab: {error}", file=sys.stderr)
-        return 2
-    print("\n".join(done))
+    """`python -m grader update ZIP`."""
+    print("\n".join(update(Path(arguments.source))))
     return 0

@@ -74,7 +74,9 @@ def test_arguments_that_argparse_refuses_are_2(arguments: list[str], capsys: pyt
     with pytest.raises(SystemExit) as caught:
         main(["grade", *arguments])
     assert caught.value.code == 2
-    assert "Traceback" not in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "Traceback" not in told
+    assert "--seed" not in arguments or f"{arguments[1]!r} is no whole number from 0 to" in told
 
 
 def test_a_gpu_that_is_not_there_is_4(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from grader import KIT, VERSION
-from grader.release import ReleaseError, make_release, update
+from grader.release import ReleaseError, make_release, read_release, update
 from tests.kit.grading import failures, grade, verdicts
 
 STAGES = ("--stage", "0", "3", "8")
@@ -173,6 +173,18 @@ def test_update_refuses_an_older_or_damaged_one(release: Path, home: Path, tmp_p
         update(damaged, home)
     with pytest.raises(ReleaseError, match="use git pull"):
         update(release, tmp_path)
+
+
+def test_a_broken_byte_in_a_release_is_refused_or_harmless(release: Path, tmp_path: Path) -> None:
+    content, whole, refused = release.read_bytes(), read_release(release), 0
+    for position in range(7, len(content), len(content) // 40):
+        broken = tmp_path / "broken.zip"
+        broken.write_bytes(content[:position] + bytes([content[position] ^ 0xFF]) + content[position + 1 :])
+        try:
+            assert read_release(broken) == whole
+        except ReleaseError:
+            refused += 1
+    assert refused > 30
 
 
 def test_update_command_says_what_is_wrong_without_a_traceback(home: Path) -> None:
