@@ -196,11 +196,7 @@ def _check_red_zones(sent: Sent, before: memoryview, after: memoryview) -> None:
 
 
 def _check_unchanged(sent: Sent, before: NDArray[Any], after: NDArray[Any]) -> None:
-    size = sent.dtype.itemsize
-    changed = before.reshape(-1, 1).view(np.uint8).reshape(-1, size) != after.reshape(-1, 1).view(np.uint8).reshape(
-        -1, size
-    )
-    elements = changed.any(axis=1)
+    elements = np.any(before.reshape(-1, 1).view(np.uint8) != after.reshape(-1, 1).view(np.uint8), axis=1)
     if elements.any():
         index = [int(i) for i in np.unravel_index(int(elements.argmax()), sent.shape)]
         message = (

@@ -123,7 +123,9 @@ class GradingPlugin:
         if self.error or self._list_only:
             items.clear()
         for item in items:
-            item.add_marker(pytest.mark.timeout(2 * self._seconds(self._checks[_check_id(item)])))
+            check = self._checks[_check_id(item)]
+            runs = 2 if check.empty_repeat else 1
+            item.add_marker(pytest.mark.timeout(2 * runs * self._seconds(check)))
 
     # Fixtures
 

@@ -229,17 +229,15 @@ def describe(error: BaseException, engine: Path) -> dict[str, Any]:
         log = str(error.stderr or "") if is_compile_error else ""  # type: ignore[attr-defined]
     except BaseException as fault:  # student code may run here
         text, log = f"(its text cannot be made: {type(fault).__name__})", ""
-    where = ""
-    for frame in traceback.extract_tb(error.__traceback__):
-        if Path(frame.filename).is_relative_to(engine):
-            where = f"{Path(frame.filename).relative_to(engine)}:{frame.lineno}"
-    if isinstance(error, SyntaxError) and error.filename and Path(error.filename).is_relative_to(engine):
-        where = f"{Path(error.filename).relative_to(engine)}:{error.lineno}"
+    places = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        places.append((error.filename, error.lineno))
+    where = [f"{Path(f).relative_to(engine)}:{line}" for f, line in places if Path(f).is_relative_to(engine)]
     on_device = any(kind.__module__.startswith("pycuda") for kind in type(error).__mro__)
     return {
         "types": names[:16],
         "text": text[-MAX_TEXT:],
-        "where": where,
+        "where": where[-1] if where else "",
         "log": log[:MAX_TEXT],
         "device": on_device and not is_compile_error,
     }
