@@ -18,6 +18,8 @@ LINEAR = """
 import numpy as np
 
 def linear(out, x, weight, stream=None):
+    if out.shape != (x.shape[0], weight.shape[0]):
+        raise ValueError("shapes that do not fit")
     if out.size:
         rows = x.get().astype(np.float32)[:, None]
         out.set((rows * weight.get().astype(np.float32)).sum(axis=2).astype(out.dtype))

@@ -22,6 +22,8 @@ class LlamaModel:
     def forward(self, ids, last_only=False, hidden_states=False):
         c, w = self.config, self.weights
         ids = np.asarray(ids)
+        if not 0 < len(ids) <= c.max_position_embeddings or ids.min() < 0 or ids.max() >= c.vocab_size:
+            raise ValueError("not a prompt of this model")
         cos, sin = rope_tables(c, len(ids))
         x = w["model.embed_tokens.weight"][ids]
         states = [x]
