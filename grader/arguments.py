@@ -92,7 +92,11 @@ class Sent:
         return np.frombuffer(payload[start : start + self.size], self.dtype).reshape(self.shape)
 
     def label(self) -> str:
-        return f"{self.name}{list(self.shape)} {SHORT_NAMES.get(self.dtype.name, self.dtype.name)}"
+        return f"{self.name}{list(self.shape)} {self.short_dtype}"
+
+    @property
+    def short_dtype(self) -> str:
+        return SHORT_NAMES.get(self.dtype.name, self.dtype.name)
 
 
 class Request:
@@ -159,6 +163,9 @@ class Request:
         for sent in self.arrays:
             if sent.name == name:
                 return sent.label()
+        if isinstance(argument, LlamaConfig):
+            shown = [f"{key}={getattr(argument, key)!r}" for key in ("head_dim", "rope_theta", "rope_scaling")]
+            return f"{name}=LlamaConfig({', '.join(shown)}, …)"
         if isinstance(argument, Handle):
             return f"{name}={argument.type_name}"
         text = repr(argument)
@@ -181,8 +188,8 @@ def _check_red_zones(sent: Sent, before: memoryview, after: memoryview) -> None:
     start, end = sent.offset, sent.offset + sent.total
     # Each zone from the array outwards, so that the last changed byte is the farthest.
     zones = {
-        "before its start": slice(start + sent.zone - 1, start - 1 if start else None, -1),
-        "past its end": slice(end - sent.zone, end),
+        "before the start": slice(start + sent.zone - 1, start - 1 if start else None, -1),
+        "past the end": slice(end - sent.zone, end),
     }
     if not sent.zone:
         return
@@ -192,7 +199,8 @@ def _check_red_zones(sent: Sent, before: memoryview, after: memoryview) -> None:
         if changed.size:
             farthest = int(changed[-1]) // sent.dtype.itemsize + 1
             count = f"{farthest} element{'s' if farthest > 1 else ''}"
-            raise Failure("OUT_OF_BOUNDS", f"Memory was written up to {count} {where}: {sent.label()}.")
+            array = f"{sent.name} (shape {list(sent.shape)}, {sent.short_dtype})"
+            raise Failure("OUT_OF_BOUNDS", f"Memory was written up to {count} {where} of {array}.")
 
 
 def _check_unchanged(sent: Sent, before: NDArray[Any], after: NDArray[Any]) -> None:
@@ -212,6 +220,7 @@ class Answer:
     def __init__(self, payload: memoryview, handle: Callable[[int, str], Handle]) -> None:
         self.payload = payload
         self.handle = handle
+        self.known: dict[str, NDArray[Any]] = {}  # what is one array in the worker is one here
 
     def decode(self, node: Any, depth: int = 0) -> Any:
         if not isinstance(node, dict) or len(node) != 1 or depth > MAX_DEPTH:
@@ -220,7 +229,7 @@ class Answer:
         if kind == "value" and (value is None or isinstance(value, bool | int | float | str)):
             return value
         if kind in ("array", "scalar"):
-            array = self._array(value)
+            array = self.known.setdefault(repr(value), self._array(value))
             return array if kind == "array" else array[()]
         if not isinstance(value, list):
             raise MalformedAnswer(f"a result of unknown kind {kind!r:.40}")

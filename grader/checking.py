@@ -63,15 +63,16 @@ def require(condition: bool, message: str, verdict: str = "INCORRECT_VALUE", **e
         raise Failure(verdict, message, evidence)
 
 
-def expect_error(call: Callable[[], Any], error: str, mentions: str = "") -> None:
-    """Raise Failure unless `call` makes the student's code raise `error`, or a subclass, whose text has `mentions`."""
+def expect_error(call: Callable[[], Any], error: str, *mentions: str) -> None:
+    """Raise Failure unless `call` makes the student's code raise `error`, or a subclass, that has one of `mentions`."""
     try:
         call()
     except StudentError as raised:
         if error not in raised.type_names:
             raise
-        if mentions not in raised.text:
-            message = f"{error} must name {mentions!r}; its text is: {raised.text or '(empty)'}"
+        if mentions and not any(name in raised.text for name in mentions):
+            names = " or ".join(map(repr, mentions))
+            message = f"{error} must name {names}; its text is: {raised.text or '(empty)'}"
             raise Failure("INCORRECT_VALUE", message, raised.evidence) from None
         return
     raise Failure("INCORRECT_VALUE", f"The call returned; it must raise {error}.")

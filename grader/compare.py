@@ -5,7 +5,7 @@ by `grader.patterns`. Values are compared in float64; a comparison is written `n
 never passes by accident.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from grader.patterns import Comparison, Mask, Values, describe, describe_region
 
 LARGEST_MAP = 64
 """Rows and columns of the map of wrong values, at most."""
+
+SMALLEST_ALLOWED = 2.0**-99
+"""What is allowed beside 0 for the sake of the formulas alone is told as exact."""
 
 ROW_FACTOR = 8.0
 MEDIAN_FACTOR = 1.5
@@ -130,7 +133,13 @@ def compare(got: NDArray[Any], expected: Expected) -> Comparison:
         error = np.asarray(np.abs(values - wanted))
         near = (error <= allowed) & np.isfinite(allowed) & ((error > 0) | exact)
     both_nan = np.isnan(values) & np.isnan(wanted)
-    return Comparison(values, wanted, allowed, error, np.asarray(~(near | exact | both_nan)))
+    wrong = np.asarray(~(near | exact | both_nan))
+    return Comparison(values, wanted, allowed, error, wrong, np.isnan(values) & _all_bits_set(got))
+
+
+def _all_bits_set(array: NDArray[Any]) -> Mask:
+    """Which elements have all bits set, as those that the grader fills before a call."""
+    return np.asarray((array[..., None].copy().view(np.uint8) == 0xFF).all(axis=-1))
 
 
 def _expect_array(got: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> NDArray[Any]:
@@ -157,11 +166,9 @@ def _wrong_values(comparison: Comparison, dtype: np.dtype[Any], name: str) -> Fa
     excess[np.isnan(excess)] = np.inf
     first = _example(comparison, int(wrong.argmax()), dtype, name)
     worst = _example(comparison, int(excess.argmax()), dtype, name)
-    allowed = "which must be exact" if first["allowed"] == "0" else f"allowed error {first['allowed']}"
     place = f"{name}{brackets(first['index']) if first['index'] else ''}"
-    message = (
-        f"{_how_many(wrong, 'value', not_finite)} First: {place} = {first['got']}, want {first['want']} ({allowed})."
-    )
+    told = f"{place} = {first['got']}, want {first['want']} ({tolerance(first)})"
+    message = f"{_how_many(wrong, 'value', not_finite)} First: {told}."
     evidence = {**_counts(wrong), "first": first, "worst": worst, "map": wrong_map(wrong), "hint": describe(comparison)}
     return Failure("NOT_FINITE" if not_finite else "INCORRECT_VALUE", message, evidence)
 
@@ -181,7 +188,7 @@ def _counts(wrong: Mask) -> dict[str, Any]:
 def _example(comparison: Comparison, flat: int, dtype: np.dtype[Any], name: str) -> dict[str, Any]:
     index = tuple(int(i) for i in np.unravel_index(flat, comparison.wrong.shape))
     got, want = format_pair(float(comparison.got[index]), float(comparison.want[index]), dtype)
-    allowed = f"{float(comparison.allowed[index]):.2g}"
+    allowed = f"{float(comparison.allowed[index]):.2g}" if comparison.allowed[index] > SMALLEST_ALLOWED else "0"
     return {"name": name, "index": list(index), "got": got, "want": want, "allowed": allowed}
 
 
@@ -264,6 +271,11 @@ def _wrong_rows(got: Values, errors: Values, allowed: Values, wrong: Mask, name:
 
 
 # Text
+
+
+def tolerance(example: Mapping[str, Any]) -> str:
+    """What an example of `_example` may be off by, in words."""
+    return "which must be exact" if example["allowed"] == "0" else f"allowed error {example['allowed']}"
 
 
 def format_pair(got: float, want: float, dtype: np.dtype[Any]) -> tuple[str, str]:

@@ -15,6 +15,7 @@ _DEVICE_ERRORS = (
     ("unspecified launch failure", "CRASHED", "The kernel was aborted."),
     ("emulated GPU stopped", "CRASHED", "A kernel crashed the emulated GPU."),
 )  # fmt: skip
+_OWN_LINE = re.compile(r"[^\s/:(]+\.cuh?[:(]")
 _NOT_FOUND = re.compile(r"No module named 'engine(?:\.(\w+))?'")
 
 
@@ -28,6 +29,7 @@ class StudentError(Failure):
         self.type_names = type_names
         self.text = text
         self.where = where
+        log = own_lines(log) if "CompileError" in type_names else log
         verdict, message = _verdict(type_names, text, where, log)
         super().__init__(verdict, message, {"log": log} if log else None)
 
@@ -82,10 +84,21 @@ def _verdict(types: tuple[str, ...], text: str, where: str, log: str) -> tuple[s
 
 
 def first_error(log: str) -> str:
-    """The line of a compiler's output that matters most."""
+    """The line of a compiler's output that matters most: a name it does not know, since other errors follow from it."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"\berror\b", line)]
-    return (errors or lines or ["it said nothing"])[0]
+    own = [line for line in errors if _OWN_LINE.match(line)]
+    unknown = [line for line in own if re.search(r"not declared|undeclared|is undefined", line)]
+    return (unknown or own or errors or lines or ["it said nothing"])[0]
+
+
+def own_lines(log: str) -> str:
+    """What a compiler said of the student's own file, with the source lines it shows; all, where that is no error."""
+    kept, own = [], False
+    for line in log.splitlines(keepends=True):
+        own = own if line.startswith(" ") else bool(_OWN_LINE.match(line))
+        kept += [line] if own else []
+    return "".join(kept) if any(re.search(r"\berror\b", line) for line in kept) else log
 
 
 def _at(where: str) -> str:

@@ -15,6 +15,9 @@ Mask = NDArray[np.bool_]
 FEWEST = 4
 """With fewer values, or fewer different ones, a rearrangement or a factor would fit by chance."""
 
+TILE = 8
+"""Only a tail that begins at a multiple of it suggests a last tile."""
+
 _AXES = {1: ("element",), 2: ("row", "column"), 3: ("token", "head", "component")}
 
 
@@ -27,6 +30,8 @@ class Comparison:
     allowed: Values
     error: Values
     wrong: Mask
+    unwritten: Mask
+    """Where every bit is still 1, as before the call."""
 
     def explained_by(self, candidate: Values, slack: float = 1.0) -> bool:
         """Whether `candidate`, made from what was returned, is what was wanted."""
@@ -47,14 +52,19 @@ def describe(comparison: Comparison) -> str | None:
 
 
 def describe_region(wrong: Mask, word: str = "wrong", names: Sequence[str] = ()) -> str | None:
-    """One sentence on where along one dimension values are wrong; `names` are those of the dimensions."""
+    """One sentence on where along one dimension values are wrong; `names` are those of the dimensions.
+
+    A first index that alone is right may be so by chance, as RoPE's position 0 is: that is told last.
+    """
+    first_right = None
     names = names or _AXES.get(wrong.ndim) or [f"index of dimension {axis}" for axis in range(wrong.ndim)]
     for axis, name in enumerate(names):
         hit = np.asarray(wrong.any(axis=tuple(other for other in range(wrong.ndim) if other != axis)))
         sentence = _region(hit, name, word, alone=int(wrong.sum()) == 1)
-        if sentence:
+        if sentence and not sentence.startswith("The first"):
             return sentence
-    return None
+        first_right = sentence or first_right
+    return first_right
 
 
 def _region(hit: Mask, name: str, word: str, alone: bool) -> str | None:
@@ -68,7 +78,7 @@ def _region(hit: Mask, name: str, word: str, alone: bool) -> str | None:
         return None if alone else f"Only {name} {start} is {word}."
     if start == 1 and count == length - 1:
         return f"The first {name} is right and every later one is {word}."
-    if 2 * start >= length and 2 * count > length - start:
+    if 2 * start >= length and 2 * count > length - start and start % TILE == 0:
         return f"Only the tail is {word}, {name}s {start} to {length - 1} of {length}."
     return f"Every {name} from {start} on is {word} (of {length})." if count == length - start else None
 
@@ -79,8 +89,9 @@ def _region(hit: Mask, name: str, word: str, alone: bool) -> str | None:
 def _nothing_written(comparison: Comparison) -> str | None:
     if np.isnan(comparison.got).all():
         return (
-            "Every value is NaN, with which the grader fills outputs before a call: nothing was written, "
-            "or all of it was computed from NaN."
+            "Every value is NaN, with which the grader fills outputs before a call: nothing was written, or all of it "
+            "was computed from NaN. "
+            "Unwritten shared memory (a missing barrier?) and memory past an array also read as NaN."
         )
     return "Every value is zero." if comparison.got.size > 1 and not comparison.got.any() else None
 
@@ -189,17 +200,26 @@ def _factor(got: Values, want: Values) -> float:
 
 
 def _one_region(comparison: Comparison) -> str | None:
-    never_written = np.isnan(comparison.got[comparison.wrong]).all()
+    never_written = comparison.unwritten[comparison.wrong].all()
+    if not never_written and not np.isfinite(comparison.got[comparison.wrong]).any():
+        return (
+            "The wrong values were written, as NaN or infinity: look for an overflow, for infinity - infinity, "
+            "for 0 / 0, or for a read of memory that nobody wrote."
+        )
     sentence = describe_region(comparison.wrong, "NaN, as if never written" if never_written else "wrong")
     if sentence and sentence.startswith("Only the tail"):
         return f"{sentence[:-1]}: look at a last tile that is not full, or at a bound."
     return sentence
 
 
-def _close(comparison: Comparison) -> str | None:
+def _very_close(comparison: Comparison) -> str | None:
+    return _close(comparison, 4)
+
+
+def _close(comparison: Comparison, most: float = 16) -> str | None:
     with np.errstate(all="ignore"):
         ratio = float(np.max(comparison.error[comparison.wrong] / comparison.allowed[comparison.wrong]))
-    if not ratio <= 16:
+    if not ratio <= most:
         return None
     return (
         f"The values are close, at most {ratio:.1f} times the allowed error away: "
@@ -213,6 +233,7 @@ _PATTERNS = (
     _shifted,
     _swapped,
     _constant_factor,
+    _very_close,
     _one_region,
     _factor_per_row,
     _close,

@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import numpy as np
 from numpy.random import Generator
 
-from grader.checking import BF16, Expected, Worker, check, expect, expect_error, property_check, require
+from grader.checking import BF16, Expected, Failure, Worker, check, expect, expect_error, property_check, require
 from grader.checks import weight_files as files
 from grader.checks.draws import Array
 
@@ -18,9 +18,15 @@ EMBEDDING, NORM, HEAD = "model.embed_tokens.weight", "model.norm.weight", "lm_he
 Texts = dict[str, str] | None
 
 
-def expect_refused(worker: Worker, path: Path, content: bytes, mentions: str = "") -> None:
+def expect_refused(worker: Worker, folder: Path, fault: str, content: bytes, *mentions: str) -> None:
+    """Raise Failure, with the file's fault in words, unless the file is refused."""
+    path = folder / f"{len(list(folder.iterdir()))}.safetensors"  # an error that names the file names no tensor by it
     path.write_bytes(content)
-    expect_error(partial(worker.call, "weights.load_safetensors", str(path)), "SafetensorsError", mentions)
+    try:
+        expect_error(partial(worker.call, "weights.load_safetensors", str(path)), "SafetensorsError", *mentions)
+    except Failure as failure:
+        failure.message += f" The file: {fault}."
+        raise
 
 
 @check("s01.1")
@@ -36,8 +42,12 @@ def conversions(worker: Worker) -> None:
     bits = worker.call("weights.float32_to_bf16", numbers)
     expect(bits, Expected(numbers.astype(BF16).view(np.uint16), 0, np.uint16), "bits")
     not_numbers = between[np.isnan(between)]
-    again = worker.call("weights.bf16_to_float32", worker.call("weights.float32_to_bf16", not_numbers))
-    expect(again, Expected(not_numbers, 0, np.float32), "converted NaN")
+    bits = worker.call("weights.float32_to_bf16", not_numbers)
+    if not isinstance(bits, np.ndarray) or (bits.shape, bits.dtype) != (not_numbers.shape, np.uint16):
+        expect(bits, Expected(not_numbers.astype(BF16).view(np.uint16), 0, np.uint16), "bits")
+    for i in np.flatnonzero((bits & 0x7FFF) <= 0x7F80)[:1]:
+        pattern = not_numbers.view(np.uint32)[i]
+        require(False, f"float32_to_bf16 of the NaN 0x{pattern:08X} gives 0x{bits[i]:04X}; it must stay a NaN.")
 
 
 @check("s01.2")
@@ -61,7 +71,11 @@ def head(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     tied, untied, headless = (partial(worker.call, "weights.load_model_weights", str(folder)) for folder in folders)
     for folder, content in zip(folders, (tensors, with_head, tensors), strict=True):
         files.write_tensors(folder / FILE, content)
-    files.expect_tensors(tied(), {**tensors, HEAD: tensors[EMBEDDING]})
+    weights = tied()
+    missing = isinstance(weights, dict) and HEAD not in weights
+    require(not missing, f"{HEAD} is missing: with a tied head it is the embedding's array.")
+    files.expect_tensors(weights, {**tensors, HEAD: tensors[EMBEDDING]})
+    require(weights[HEAD] is weights[EMBEDDING], f"{HEAD} is a copy: a tied head is the embedding's array itself.")
     files.expect_tensors(untied(), with_head)
     expect_error(headless, "SafetensorsError", HEAD)
 
@@ -88,15 +102,15 @@ def layouts(
 def malformed_headers(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     """load_safetensors raises SafetensorsError for a truncated file, a header past its end, bad or doubled JSON."""
     for name, content in files.malformed_headers(rng).items():
-        expect_refused(worker, shared_folder / name, content)
-    expect_refused(worker, shared_folder / "doubled", files.doubled_name("weight"), "weight")
+        expect_refused(worker, shared_folder, name, content)
+    expect_refused(worker, shared_folder, "'weight' is in the header twice", files.doubled_name("weight"), "weight")
 
 
 @check("s01.6")
 def malformed_tensors(worker: Worker, shared_folder: Path) -> None:
     """load_safetensors raises SafetensorsError, naming the tensor, when dtype, shape and bytes do not fit."""
     for name, content in files.malformed_tensors("block.0", "block.1").items():
-        expect_refused(worker, shared_folder / name, content, "block.")
+        expect_refused(worker, shared_folder, name, content, "block.0", "block.1")
 
 
 @check("s01.7")

@@ -13,12 +13,17 @@ from grader.oracle.references import ReferenceModel
 
 EPS = 1e-5
 WIDTHS = (1, 2, 31, 32, 33, 127, 128, 129, 288, 1000, 1009, 2048, 2880)
+EQUAL = 1 + np.array([15, 64, 47]) / 128
+"""Whose squares, summed in bf16, err most after 128, 64 and 32 terms: the shares of a thread in blocks up to 512."""
 
 
 def expect_widths(worker: Worker, rng: Generator, kernel: str) -> None:
     for tokens, width in [(0, 8), *((3, width) for width in WIDTHS)]:
         x, weight = bf16(rng, tokens, width), bf16(rng, width)
         expect(worker.launch(kernel, Out(x.shape), x, weight, EPS), oracle.rmsnorm(x, weight, EPS))
+    x = to_bf16(np.broadcast_to(EQUAL[:, None], (len(EQUAL), 16_384)))
+    weight = to_bf16(np.full(16_384, 1.9921875))  # just below 2: a bf16 step is smallest there, relative to the value
+    expect(worker.launch(kernel, Out(x.shape), x, weight, EPS), oracle.rmsnorm(x, weight, EPS))
 
 
 def expect_scales(worker: Worker, rng: Generator, kernel: str) -> None:

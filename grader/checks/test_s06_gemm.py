@@ -117,8 +117,8 @@ def linear_empty(worker: Worker, rng: Generator) -> None:
     for dtype in (BF16, np.float32):
         for m, n, k in ((3, 4, 0), (0, 4, 5), (3, 0, 5), (0, 0, 0), (1, 1, 1), (2, 3, 1)):
             expect_linear(worker, bf16(rng, m, k), bf16(rng, n, k), dtype)
-    for shape in ((3, 5), (4, 3)):
-        arguments = Out(shape), Device(bf16(rng, 3, 2)), Device(bf16(rng, 4, 2))
+    for shape, weight in (((3, 5), (4, 2)), ((4, 3), (4, 2)), ((3, 4), (4, 3))):
+        arguments = Out(shape), Device(bf16(rng, 3, 2)), Device(bf16(rng, *weight))
         expect_error(partial(worker.call, "linear.linear", *arguments), "ValueError")
 
 

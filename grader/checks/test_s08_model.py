@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import BF16, Expected, Out, Worker, check, expect, expect_error, expect_rows, require
+from grader.checking import BF16, Expected, Failure, Out, Worker, check, expect, expect_error, expect_rows, require
 from grader.checks.draws import Array, floats
 from grader.oracle.model import Reference
 from grader.oracle.references import ReferenceModel, variant_model
@@ -43,7 +43,13 @@ def argmax_rows(worker: Worker, rng: Generator) -> None:
 @check("s08.2")
 def short_prompts(worker: Worker, tiny: ReferenceModel) -> None:
     """forward gives the reference logits of every prompt of up to 256 tokens."""
-    expect_forward(worker, tiny, *(prompt for prompt in tiny.references if len(prompt.ids) <= LONG))
+    try:
+        expect_forward(worker, tiny, *(prompt for prompt in tiny.references if len(prompt.ids) <= LONG))
+    except Failure as failure:
+        if "first" in failure.evidence:
+            hint = failure.evidence.get("hint", "")
+            failure.evidence["hint"] = f"{hint} make grade CHECK=s08.4 compares layer by layer.".strip()
+        raise
 
 
 @check("s08.3")

@@ -83,21 +83,21 @@ def write_tensors(
 
 
 def malformed_headers(rng: Generator) -> dict[str, bytes]:
-    """Files by name whose length or header cannot be read."""
+    """Files, by what is wrong in words, whose length or header cannot be read."""
     tensors = {"weight": tensor(rng, "F32", 3, 4)}
     text, data = json.dumps(entries(tensors)).encode(), tensors["weight"].tobytes()
     whole = file_bytes(text, data)
     return {
-        "nothing": b"",
-        "length-cut": whole[:5],
-        "header-cut": whole[:40],
-        "header-too-long": (len(whole) + 1).to_bytes(8, "little") + whole[8:],
-        "header-huge": (2**63 + 5).to_bytes(8, "little") + whole[8:],
-        "no-json": file_bytes(text[:-1], data),
-        "no-utf8": file_bytes(text + b"\xff", data),
-        "list": file_bytes(b"[]", b""),
-        "number": file_bytes(b"7", b""),
-        "bytes-left": whole + b"\0\0",
+        "it has no bytes": b"",
+        "it ends within the 8 bytes of the header's length": whole[:5],
+        "it ends within the header": whole[:40],
+        "the header's length goes past the end of the file": (len(whole) + 1).to_bytes(8, "little") + whole[8:],
+        "the header's length is above 2^63": (2**63 + 5).to_bytes(8, "little") + whole[8:],
+        "the header is not JSON": file_bytes(text[:-1], data),
+        "the header is not UTF-8": file_bytes(text + b"\xff", data),
+        "the header is a JSON list": file_bytes(b"[]", b""),
+        "the header is a JSON number": file_bytes(b"7", b""),
+        "2 bytes follow the last tensor": whole + b"\0\0",
     }
 
 
@@ -108,27 +108,28 @@ def doubled_name(name: str) -> bytes:
 
 
 def malformed_tensors(first: str, second: str) -> dict[str, bytes]:
-    """Files by name in which the entry of `second`, which follows `first`, does not fit the bytes."""
+    """Files, by what is wrong in words, in which the entry of `second`, after `first`, does not fit the bytes."""
     described = entries({"head": np.zeros(2, np.float32), first: np.zeros(4, np.float32), second: np.zeros(6, BF16)})
+    gap = f"a gap of 1 byte between {first!r} and {second!r}"
     faults: dict[str, dict[str, Any]] = {
-        "unknown-dtype": {"dtype": "F33"},
-        "larger-shape": {"shape": [7]},
-        "smaller-shape": {"shape": [5]},
-        "negative-shape": {"shape": [-2, -3]},
-        "wider-dtype": {"dtype": "F32"},
-        "overlap": {"data_offsets": [22, 34]},
-        "gap": {"data_offsets": [25, 37]},
-        "backwards": {"data_offsets": [36, 24]},
-        "past-the-end": {"data_offsets": [24, 48], "shape": [12]},
+        f"the dtype of {second!r} is F33": {"dtype": "F33"},
+        f"the shape of {second!r} needs more bytes than its offsets span": {"shape": [7]},
+        f"the shape of {second!r} needs fewer bytes than its offsets span": {"shape": [5]},
+        f"the shape of {second!r} has negative sizes": {"shape": [-2, -3]},
+        f"the dtype of {second!r} needs more bytes than its offsets span": {"dtype": "F32"},
+        f"{second!r} overlaps {first!r}": {"data_offsets": [22, 34]},
+        gap: {"data_offsets": [25, 37]},
+        f"{second!r} ends before it begins": {"data_offsets": [36, 24]},
+        f"{second!r} ends past the end of the file": {"data_offsets": [24, 48], "shape": [12]},
     }
     files = {}
     for name, fault in faults.items():
         header = {**described, second: {**described[second], **fault}}
-        files[name] = file_bytes(header, bytes(37 if name == "gap" else 36))
+        files[name] = file_bytes(header, bytes(37 if name == gap else 36))
     for key in ("dtype", "shape", "data_offsets"):
         incomplete = {k: value for k, value in described[second].items() if k != key}
-        files[f"no-{key}"] = file_bytes({**described, second: incomplete}, bytes(36))
-    return {**files, "truncated": file_bytes(described, bytes(35))}
+        files[f"{second!r} has no {key}"] = file_bytes({**described, second: incomplete}, bytes(36))
+    return {**files, f"{second!r} is cut off by the end of the file": file_bytes(described, bytes(35))}
 
 
 def model_folder(folder: Path, *, tied: bool) -> Path:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 DTYPES = {"bf16": np.dtype(bfloat16), "f32": np.dtype(np.float32), "i32": np.dtype(np.int32)}
 
 
+_CUDA_TYPES = {DTYPES["bf16"]: "__nv_bfloat16", DTYPES["f32"]: "float", DTYPES["i32"]: "int"}
+
+
 class ShapeError(ValueError):
     """An array's shape does not fit the kernel's contract or the other arrays."""
 
@@ -54,6 +57,18 @@ class Contract(NamedTuple):
     def argument_format(self) -> str:
         """The arguments' types as PyCUDA's `prepare` takes them."""
         return "P" * len(self.arrays) + "i" * len(self.ints) + "f" * len(self.floats)
+
+    def misfit(self, text: str) -> str:
+        """What the kernel must declare instead, when `text` is the emulator's reason why its parameters do not fit."""
+        arrays = {array.name: f"{_CUDA_TYPES[array.dtype]} *" for array in self.arrays}
+        types = arrays | dict.fromkeys(self.ints, "int") | dict.fromkeys(self.floats, "float")
+        wrong = re.match(rf"parameter #(\d+)|{self.name} takes \d+ arguments", text)
+        if not wrong:
+            return text
+        if not wrong[1]:
+            return f"{self.name} must have the {len(types)} parameters of the contract: {', '.join(types)}"
+        name, kind = list(types.items())[int(wrong[1])]
+        return f"the contract passes {kind} for parameter #{wrong[1]} ({name}) of {self.name}: declare it as {kind}"
 
 
 def _contract(name: str, file: str, arrays: str, ints: str, floats: str = "", rules: tuple[Rule, ...] = ()) -> Contract:

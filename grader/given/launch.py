@@ -45,9 +45,15 @@ class LaunchFile:
     def __init__(self, path: Path) -> None:
         self.name = path.name
         try:
-            self.entries = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+            text = path.read_text(encoding="utf-8-sig")
+            self.entries = tomllib.loads(text)
         except OSError as error:
             raise LaunchConfigError(f"{self.name}: cannot be read ({error.strerror})") from None
+        except tomllib.TOMLDecodeError as error:
+            number = re.search(r"at line (\d+)", str(error))
+            line = f": {text.splitlines()[int(number[1]) - 1].strip():.80}" if number else ""
+            hint = "; expressions need quotes" if "Invalid value" in str(error) else ""
+            raise LaunchConfigError(f"{self.name}: is not valid TOML ({error}{hint}){line}") from None
         except (ValueError, RecursionError) as error:
             raise LaunchConfigError(f"{self.name}: is not valid TOML ({error})") from None
 

@@ -153,7 +153,10 @@ def _launch(name: str, arrays: tuple[GPUArray, ...], floats: tuple[float, ...], 
         plan = submission.add_plan(key, CONTRACTS[name], arrays)
     if plan is not None:
         block, grid, shared = plan.geometry
-        plan.function.prepared_async_call(grid, block, stream, *pointers, *plan.ints, *floats, shared_size=shared)
+        try:
+            plan.function.prepared_async_call(grid, block, stream, *pointers, *plan.ints, *floats, shared_size=shared)
+        except TypeError as error:
+            raise TypeError(CONTRACTS[name].misfit(str(error))) from None
 
 
 def vector_add(out: GPUArray, x: GPUArray, y: GPUArray, stream: Stream | None = None) -> None:

@@ -5,6 +5,7 @@ submission is cleaned and enters as `Text`, which rich never reads as markup.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from grader.compare import tolerance
 from grader.manifest import Stage
 from grader.report.results import NO_ANSWER
 from grader.report.text import clean, clean_line
@@ -107,7 +109,7 @@ def wrong_value(example: Result) -> str:
     index = f"[{', '.join(str(i) for i in example['index'])}]"
     if "error" in example:
         return f"{example['name']}{index}, rms error {example['error']} (allowed {example['allowed']})"
-    return f"{example['name']}{index} = {example['got']}, want {example['want']} (allowed error {example['allowed']})"
+    return f"{example['name']}{index} = {example['got']}, want {example['want']} ({tolerance(example)})"
 
 
 def drawn_map(wrong: Result) -> str:
@@ -128,8 +130,9 @@ def _fold(table: NDArray[Any], most: int) -> NDArray[Any]:
 
 
 def first_lines(log: str) -> str:
-    """The first lines of what was printed: a compiler's first error is the one to read."""
-    lines = log.strip("\n").split("\n")
+    """The first lines of what was printed, repeated ones once: a compiler's first error is the one to read."""
+    runs = [(line, len(list(run))) for line, run in groupby(log.strip("\n").split("\n"))]
+    lines = [f"{line} … ({count} times)" if count > 1 else line for line, count in runs]
     more = [f"… {len(lines) - LOG_LINES} more lines"] if len(lines) > LOG_LINES else []
     return "\n".join(lines[:LOG_LINES] + more)
 

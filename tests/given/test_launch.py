@@ -140,6 +140,8 @@ def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
     for text in ("[rope", "[rope]\nblock = [1", "[a]\n[a]", "x = " + "[" * 5000):
         with pytest.raises(LaunchConfigError, match=r"launch\.toml: is not valid TOML"):
             launch_file(tmp_path, text)
+    with pytest.raises(LaunchConfigError, match=r"\(.* line 2, .*; expressions need quotes\): grid = \[cdiv\(T, 2\)\]"):
+        launch_file(tmp_path, "[rope]\ngrid = [cdiv(T, 2)]")
     (tmp_path / "launch.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(LaunchConfigError, match="is not valid TOML"):
         LaunchFile(tmp_path / "launch.toml")

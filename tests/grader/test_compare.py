@@ -130,6 +130,11 @@ def test_exact_values_are_said_to_be_exact() -> None:
     assert failure.message == "1 of 3 values is wrong. First: ids[2] = 4, want 3 (which must be exact)."
 
 
+def test_what_the_formulas_allow_beside_nothing_is_told_as_exact() -> None:
+    failure = failure_of(np.array([1, 3], BF16), [0.0, 0.0], bf16_allowed(0, 0), BF16)
+    assert failure.message == "2 of 2 values are wrong. First: out[0] = 1, want 0 (which must be exact)."
+
+
 def test_integers_are_compared_exactly_past_the_reach_of_float64() -> None:
     big = 2**53
     failure_of(np.array([big + 1], np.int64), np.array([big], np.int64), 0, np.int64)
@@ -214,8 +219,9 @@ def test_worst_ratio_measures_in_units_of_the_tolerance() -> None:
 
 
 def nan_beyond(values: Array, where: Any) -> Array:
-    got = values.copy()
-    got[where] = np.nan
+    """Not written from there on: all bits are 1."""
+    got = values.astype(np.float32)
+    got.view(np.uint32)[where] = 0xFFFFFFFF
     return got
 
 
@@ -226,7 +232,7 @@ def wrong_at(values: Array, where: Any) -> Array:
 
 
 PATTERNS: list[tuple[Callable[[Array], Any], str]] = [
-    (lambda x: np.full_like(x, np.nan), "Every value is NaN, with which the grader fills outputs"),
+    (lambda x: np.full_like(x, np.nan), "or all of it was computed from NaN. Unwritten shared memory"),
     (lambda x: np.zeros_like(x), "Every value is zero."),
     (lambda x: x.T.reshape(x.shape), "transposed"),
     (lambda x: np.roll(x, 1, axis=1), "one place after its own, along dimension 1"),
@@ -239,8 +245,11 @@ PATTERNS: list[tuple[Callable[[Array], Any], str]] = [
     (lambda x: 1.06 * x, "Every value is 1.06 times what it should be."),
     (lambda x: x / 40, "1/40, where 40 is the last dimension"),
     (lambda x: x * 40**0.5, "sqrt(40), where 40"),
-    (lambda x: nan_beyond(x, np.s_[4:]), "Only the tail is NaN, as if never written, rows 4 to 5 of 6"),
+    (lambda x: nan_beyond(x, np.s_[4:]), "Every row from 4 on is NaN, as if never written (of 6)"),
     (lambda x: nan_beyond(x, np.s_[:, 10:]), "Every column from 10 on is NaN, as if never written (of 40)"),
+    (lambda x: np.where(np.arange(40) < 10, x, np.nan), "were written, as NaN or infinity: look for an overflow"),
+    (lambda x: np.where(np.arange(40) < 32, x, x + 3e-3), "The values are close, at most 3.0 times"),
+    (lambda x: wrong_at(x, np.s_[1:, 25:]), "Every column from 25 on is wrong (of 40)."),
     (lambda x: wrong_at(x, np.s_[1:]), "The first row is right and every later one is wrong"),
     (lambda x: wrong_at(x, np.s_[2]), "Only row 2 is wrong."),
     (lambda x: wrong_at(x, np.s_[0]), "Only row 0 is wrong."),
@@ -262,7 +271,6 @@ def test_hint_names_what_wrong_values_have_in_common(
 ) -> None:
     hint = hint_of(spoil(table), table)
     assert sentence in hint
-    assert hint == "None" or hint.count(". ") == 0
 
 
 def test_hints_in_one_and_three_dimensions() -> None:
@@ -340,7 +348,7 @@ def test_nan_rows_fail_and_say_from_where(logits: tuple[Array, Array]) -> None:
     with pytest.raises(Failure) as caught:
         expect_rows(shifted(reference, (np.s_[4:], np.nan)), reference, bf16)
     assert caught.value.verdict == "NOT_FINITE"
-    assert caught.value.evidence["hint"] == "Only the tail is wrong, rows 4 to 6 of 7."
+    assert caught.value.evidence["hint"] == "Every row from 4 on is wrong (of 7)."
     assert caught.value.evidence["first"] == {"name": "logits", "index": [4], "error": "NaN", "allowed": "0.08"}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grader.errors import StudentError
 from grader.manifest import Check, Stage
 from grader.report.results import LARGEST_EVIDENCE, Record, build_results, stage_status, write_results
 from grader.report.text import clean, clean_line
@@ -146,3 +147,14 @@ def test_long_text_keeps_its_ends() -> None:
     assert len(clean("x" * 10_000_000, 100)) < 200
     assert clean_line("several\n  words \n here") == "several words here"
     assert clean_line("x" * 50, 10) == "x" * 9 + "…"
+
+
+def test_of_a_compilers_errors_an_unknown_name_in_the_students_file_is_told() -> None:
+    log = (
+        "In file included from /kit/cuda_bf16.h:3,\n                 from k.cu:1:\n"
+        "/kit/cuda_bf16.h:9:1: error: no match\n    9 | x\nk.cu:4:1: error: expected ';'\n    4 | y\n"
+        "k.cu:5:1: error: 'z' was not declared in this scope\n"
+    )
+    failure = StudentError(("CompileError",), "", log=log)
+    assert failure.message == "The compiler refused the kernel: k.cu:5:1: error: 'z' was not declared in this scope"
+    assert failure.evidence["log"].startswith("k.cu:4:1: error: expected ';'\n    4 | y\nk.cu:5")

@@ -161,6 +161,11 @@ def test_the_output_of_a_compiler_is_shown_from_its_first_line() -> None:
     assert "… 76 more lines" in text
 
 
+def test_a_line_that_is_printed_again_and_again_is_shown_once() -> None:
+    text = shown(record("s05.1", "CRASHED", "no.", log="thread 0\n" * 32 + "end"))
+    assert "  output  thread 0 … (32 times)\n          end\n" in text
+
+
 HOSTILE = "[red]x[/red] [link=http://x]y[/link] :smile: \x1b[2J\x1b]0;title\x07\r\x00\u202e end"
 
 
