@@ -25,7 +25,7 @@ class LlamaModel:
     """A Llama model of one folder (config.json and safetensors), all weights on the GPU."""
 
     def __init__(self, model_dir: str) -> None:
-        """Load the weights; raises ConfigError or SafetensorsError, naming the file, when the folder is not usable."""
+        """Load the weights; ConfigError and SafetensorsError, which name the file that is not usable, pass through."""
         raise NotImplementedError("s08.2")  # TODO s08.2: upload each weight once, a tied head not twice
 
     def forward(
