@@ -1,7 +1,7 @@
 """What every kernel takes: array shapes in dimension names, dtypes, sizes and scalars. The one table of it.
 
 T tokens, H hidden size, V vocabulary, D head size, Hq and Hkv query and key/value heads, I intermediate size, L
-queries, S keys; R rows and N columns; M, N and K of a matrix product.
+queries, S keys; R rows and N columns; M, N and K of a matrix product; B sequences, M blocks of a block table.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ShapeError(ValueError):
 
 
 class Array(NamedTuple):
-    """One array argument of a kernel: its shape in dimension names (or "D/2")."""
+    """One array argument of a kernel: its shape in dimension names (or "D/2", "B+1")."""
 
     name: str
     shape: tuple[str, ...]
@@ -87,6 +87,9 @@ _GROUPED_HEADS: tuple[Rule, ...] = (
     ("D must be a multiple of 8, at most 128", lambda dims: dims["D"] % 8 == 0 and dims["D"] <= 128),
 )
 
+_PAGED_CACHE = "key_cache[num_blocks,block_size,Hkv,D], value_cache[num_blocks,block_size,Hkv,D]"
+_CONTIGUOUS_CACHE = "key_cache[num_slots,length,Hkv,D], value_cache[num_slots,length,Hkv,D]"
+
 CONTRACTS: Mapping[str, Contract] = {
     contract.name: contract
     for contract in (
@@ -114,6 +117,52 @@ CONTRACTS: Mapping[str, Contract] = {
             _GROUPED_HEADS,
         ),
         _contract("argmax", "argmax.cu", "out[R] i32 <- x[R,N] f32", "R N"),
+        _contract(
+            "write_kv",
+            "write_kv.cu",
+            f"{_PAGED_CACHE} <- k[T,Hkv,D], v[T,Hkv,D], slot_mapping[T] i32",
+            "T Hkv D",
+        ),
+        _contract(
+            "decode_attention",
+            "decode_attention.cu",
+            f"out[B,Hq,D] <- q[B,Hq,D], {_CONTIGUOUS_CACHE}, slots[B] i32, context_lens[B] i32",
+            "B length Hq Hkv D",
+            "scale",
+            _GROUPED_HEADS,
+        ),
+        _contract(
+            "flash_attention",
+            "flash_attention.cu",
+            "out[L,Hq,D] <- q[L,Hq,D], k[S,Hkv,D], v[S,Hkv,D]",
+            "L S Hq Hkv D",
+            "scale",
+            _GROUPED_HEADS,
+        ),
+        _contract(
+            "flash_decode_attention",
+            "flash_decode_attention.cu",
+            f"out[B,Hq,D] <- q[B,Hq,D], {_CONTIGUOUS_CACHE}, slots[B] i32, context_lens[B] i32",
+            "B length Hq Hkv D",
+            "scale",
+            _GROUPED_HEADS,
+        ),
+        _contract(
+            "attention_varlen",
+            "attention_varlen.cu",
+            "out[T,Hq,D] <- q[T,Hq,D], k[S,Hkv,D], v[S,Hkv,D], cu_seqlens_q[B+1] i32, cu_seqlens_k[B+1] i32",
+            "B T Hq Hkv D",
+            "scale",
+            _GROUPED_HEADS,
+        ),
+        _contract(
+            "paged_attention",
+            "paged_attention.cu",
+            f"out[B,Hq,D] <- q[B,Hq,D], {_PAGED_CACHE}, block_tables[B,M] i32, context_lens[B] i32",
+            "B M block_size Hq Hkv D",
+            "scale",
+            _GROUPED_HEADS,
+        ),
     )
 }
 
@@ -132,9 +181,9 @@ def check_arrays(contract: Contract, arrays: tuple[GPUArray, ...]) -> dict[str, 
         if len(shape) != len(spec.shape):
             raise ShapeError(f"{label} has shape {list(shape)}, wanted {wanted}")
         for symbol, size in zip(spec.shape, shape, strict=True):
-            name, _, divisor = symbol.partition("/")
-            if dims.setdefault(name, size * int(divisor or 1)) != size * int(divisor or 1):
-                used = {other.partition("/")[0] for other in spec.shape}
+            name, value = _dimension(symbol, size)
+            if dims.setdefault(name, value) != value:
+                used = {_dimension(other, 0)[0] for other in spec.shape}
                 known = ", ".join(f"{name} = {size}" for name, size in dims.items() if name in used)
                 raise ShapeError(f"{label} has shape {list(shape)}, wanted {wanted} with {known}")
         if array.size and not array.flags.c_contiguous:
@@ -143,3 +192,10 @@ def check_arrays(contract: Contract, arrays: tuple[GPUArray, ...]) -> dict[str, 
         if not holds(dims):
             raise ShapeError(f"{contract.name}: {rule}, got {', '.join(f'{n} = {size}' for n, size in dims.items())}")
     return dims
+
+
+def _dimension(symbol: str, size: int) -> tuple[str, int]:
+    """The dimension that a size stands for: "D/2" of size 12 is (D, 24), "B+1" of size 4 is (B, 3)."""
+    halved, _, divisor = symbol.partition("/")
+    name, _, extra = halved.partition("+")
+    return name, size * int(divisor or 1) - int(extra or 0)

@@ -65,7 +65,7 @@ class _Submission:
 
     def _plan(self, contract: Contract, arrays: tuple[GPUArray, ...]) -> _Plan | None:
         dims = check_arrays(contract, arrays)
-        if all(array.size == 0 for array in arrays[: len(contract.outputs)]):
+        if dims.get("T") == 0 or all(array.size == 0 for array in arrays[: len(contract.outputs)]):
             return None
         geometry = self.geometry(contract.name, dims)
         function = self._function(contract)
@@ -225,3 +225,98 @@ def attention(out: GPUArray, q: GPUArray, k: GPUArray, v: GPUArray, scale: float
 def argmax(out: GPUArray, x: GPUArray, stream: Stream | None = None) -> None:
     """Index of each row's largest value, the lowest where several are equal; out [R] int32, x [R, N] float32, N > 0."""
     _launch("argmax", (out, x), (), stream)
+
+
+def write_kv(
+    key_cache: GPUArray,
+    value_cache: GPUArray,
+    k: GPUArray,
+    v: GPUArray,
+    slot_mapping: GPUArray,
+    stream: Stream | None = None,
+) -> None:
+    """Row slot_mapping[t] of the caches, counted over blocks and positions, becomes k[t] and v[t]; −1 is skipped.
+
+    Caches [num_blocks, block_size, Hkv, D] (a contiguous cache is a pool whose block_size is its length); k, v
+    [T, Hkv, D]; slot_mapping [T] int32, each −1 or in 0 … num_blocks · block_size − 1, none twice but −1.
+    """
+    _launch("write_kv", (key_cache, value_cache, k, v, slot_mapping), (), stream)
+
+
+def decode_attention(
+    out: GPUArray,
+    q: GPUArray,
+    key_cache: GPUArray,
+    value_cache: GPUArray,
+    slots: GPUArray,
+    context_lens: GPUArray,
+    scale: float,
+    stream: Stream | None = None,
+) -> None:
+    """One query for each sequence: q[b] over the first context_lens[b] positions of row slots[b] of the caches.
+
+    out, q [B, Hq, D]; caches [num_slots, length, Hkv, D]; slots [B] and context_lens [B] int32. The current token
+    counts: its key and value are written already. A context of 0 gives a row of zeros.
+    """
+    arrays = (out, q, key_cache, value_cache, slots, context_lens)
+    _launch("decode_attention", arrays, (scale,), stream)
+
+
+def flash_attention(
+    out: GPUArray, q: GPUArray, k: GPUArray, v: GPUArray, scale: float, stream: Stream | None = None
+) -> None:
+    """As attention, in one pass over tiles of keys: no memory that grows with the number of keys."""
+    _launch("flash_attention", (out, q, k, v), (scale,), stream)
+
+
+def flash_decode_attention(
+    out: GPUArray,
+    q: GPUArray,
+    key_cache: GPUArray,
+    value_cache: GPUArray,
+    slots: GPUArray,
+    context_lens: GPUArray,
+    scale: float,
+    stream: Stream | None = None,
+) -> None:
+    """As decode_attention, in one pass over tiles of keys: no memory that grows with the context."""
+    arrays = (out, q, key_cache, value_cache, slots, context_lens)
+    _launch("flash_decode_attention", arrays, (scale,), stream)
+
+
+def attention_varlen(
+    out: GPUArray,
+    q: GPUArray,
+    k: GPUArray,
+    v: GPUArray,
+    cu_seqlens_q: GPUArray,
+    cu_seqlens_k: GPUArray,
+    scale: float,
+    stream: Stream | None = None,
+) -> None:
+    """Causal attention of B sequences packed one after the other: rows cu_seqlens_q[b] to cu_seqlens_q[b + 1] of q
+    see rows cu_seqlens_k[b] to cu_seqlens_k[b + 1] of k and v as in `attention`, and nothing else.
+
+    out, q [T, Hq, D]; k, v [S, Hkv, D]; cu_seqlens [B + 1] int32, rising from 0 to T, respectively to S.
+    """
+    _launch("attention_varlen", (out, q, k, v, cu_seqlens_q, cu_seqlens_k), (scale,), stream)
+
+
+def paged_attention(
+    out: GPUArray,
+    q: GPUArray,
+    key_cache: GPUArray,
+    value_cache: GPUArray,
+    block_tables: GPUArray,
+    context_lens: GPUArray,
+    scale: float,
+    stream: Stream | None = None,
+) -> None:
+    """One query for each sequence over a paged cache: position j of sequence b is row j % block_size of block
+    block_tables[b, j // block_size].
+
+    out, q [B, Hq, D]; caches [num_blocks, block_size, Hkv, D]; block_tables [B, M] int32, meaningless behind the
+    blocks that context_lens [B] int32 needs; a context of 0 gives a row of zeros.
+    """
+    arrays = (out, q, key_cache, value_cache, block_tables, context_lens)
+    _launch("paged_attention", arrays, (scale,), stream)
