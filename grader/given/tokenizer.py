@@ -1,0 +1,37 @@
+"""Text to token ids and back, by the tokenizer.json of a model's folder."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import tokenizers
+
+
+class TokenizerError(ValueError):
+    """A model's folder has no tokenizer.json, or one that cannot be used."""
+
+
+class Tokenizer:
+    """The tokenizer of one model, as its tokenizer.json describes it."""
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def from_folder(cls, model_dir: str | Path) -> "Tokenizer":
+        """Read `model_dir`/tokenizer.json; raises TokenizerError, which names the file and what to do."""
+        file = Path(model_dir) / "tokenizer.json"
+        if not file.is_file():
+            raise TokenizerError(f"{file} is missing: copy it from where the model comes from, or use token ids")
+        try:
+            return cls(tokenizers.Tokenizer.from_file(str(file)))
+        except Exception as error:  # the library raises nothing narrower
+            cure = "fetch it again from where the model comes from"
+            raise TokenizerError(f"{file} cannot be read as a tokenizer ({error}): {cure}") from None
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of `text`, with those that tokenizer.json puts around every text (a begin-of-sequence id, say)."""
+        return list(self._tokenizer.encode(text).ids)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of these tokens; special tokens have none, and bytes that form no character become U+FFFD."""
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
