@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from grader.compare import Failure
 from grader.given.config import LlamaConfig
+from grader.given.requests import SamplingParams
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 RED_ZONE = 1024
@@ -66,6 +67,16 @@ class Handle:
         return self, name
 
 
+class Sampling:
+    """Fields of a SamplingParams, unchecked: it is made in the worker, where fields that mean nothing raise."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields
+
+    def __repr__(self) -> str:
+        return f"SamplingParams({', '.join(f'{name}={value!r}' for name, value in self.fields.items())})"
+
+
 @dataclass
 class Sent:
     """One array in the payload of a request."""
@@ -109,6 +120,7 @@ class Request:
         *,
         device: bool,
         handle: Callable[[Handle], int] = lambda handle: handle.number,
+        keywords: Mapping[str, Any] | None = None,
     ) -> None:
         """`device`: plain arrays are device arrays, as in a launch; `handle` gives the number of a live Handle."""
         self.arrays: list[Sent] = []
@@ -117,8 +129,11 @@ class Request:
         self._handle = handle
         self._parts: list[bytes] = []
         names = [*names, *(f"argument {i + 1}" for i in range(len(names), len(arguments)))]
-        self.tree = [self._encode(argument, name) for argument, name in zip(arguments, names, strict=False)]
-        self.case = ", ".join(self._label(a, n) for a, n in zip(arguments, names, strict=False))
+        keywords = keywords or {}
+        named = [*zip(names, arguments, strict=False), *keywords.items()]
+        self.tree = [self._encode(argument, name) for name, argument in named[: len(arguments)]]
+        self.keywords = {name: self._encode(argument, name) for name, argument in keywords.items()}
+        self.case = ", ".join(self._label(argument, name) for name, argument in named)
         self.payload = b"".join(self._parts)
 
     def results(self, payload: memoryview) -> tuple[NDArray[Any], ...]:
@@ -141,15 +156,21 @@ class Request:
             return self._encode_array(value.array, name, "in" if isinstance(value, Device) else "inout", RED_ZONE)
         if isinstance(value, Out):
             return self._encode_array(_unwritten(value), name, "out", RED_ZONE)
-        if isinstance(value, Handle):
-            return {"handle": self._handle(value)}
-        if isinstance(value, LlamaConfig):
-            return {"config": asdict(value)}
         if isinstance(value, Mapping):
             return {"dict": [[str(key), self._encode(entry, f"{name}[{key!r}]")] for key, entry in value.items()]}
         if isinstance(value, list | tuple):
             entries = [self._encode(entry, f"{name}[{i}]") for i, entry in enumerate(value)]
             return {"list" if isinstance(value, list) else "tuple": entries}
+        return self._encode_object(value, name)
+
+    def _encode_object(self, value: Any, name: str) -> Any:
+        if isinstance(value, Handle):
+            return {"handle": self._handle(value)}
+        if isinstance(value, LlamaConfig):
+            return {"config": asdict(value)}
+        if isinstance(value, Sampling | SamplingParams):
+            fields = value.fields if isinstance(value, Sampling) else asdict(value)
+            return {"sampling": {key: self._encode(entry, f"{name}.{key}") for key, entry in fields.items()}}
         raise TypeError(f"{name}: a {type(value).__name__} cannot be sent to a worker")
 
     def _encode_array(self, array: NDArray[Any], name: str, role: str, zone: int) -> Any:

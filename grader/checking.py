@@ -16,7 +16,7 @@ whose files the submission may read, `device_kind` is "cpu" or "gpu".
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from grader.arguments import BF16, Device, Handle, InOut, Out
+from grader.arguments import BF16, Device, Handle, InOut, Out, Sampling
 from grader.client import Worker
 from grader.compare import Expected, Failure, expect, expect_rows
 from grader.counters import Counters
@@ -32,6 +32,7 @@ __all__ = [
     "Handle",
     "InOut",
     "Out",
+    "Sampling",
     "StudentError",
     "Worker",
     "check",

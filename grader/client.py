@@ -3,6 +3,7 @@
 Kernels are launched in a process that never runs the submission's Python, which could pretend to be the launchers.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +57,17 @@ class Worker:
             return Counters.of_launches(control.counters())
 
     def call(
-        self, target: "str | tuple[Handle, str]", *arguments: Any, limit: int = MAX_RESULT, keep: bool = False
+        self,
+        target: "str | tuple[Handle, str]",
+        *arguments: Any,
+        keywords: Mapping[str, Any] | None = None,
+        limit: int = MAX_RESULT,
+        keep: bool = False,
     ) -> Any:
         """Call "module.function" of the engine, or a method of a Handle; its results have at most `limit` bytes.
 
         With Out or InOut arguments these are returned, as by `launch`; with `keep`, a Handle of whatever is returned.
+        A named tuple comes back as a tuple; objects of other classes stay in the worker as Handles.
         Raises Failure; an exception of the student's code is a StudentError.
         """
         where: list[Any] = [target]
@@ -69,9 +76,10 @@ class Worker:
             host_rules.refuse_violations(self.engine, target.partition(".")[0])
         else:
             name, where = f"{target[0].type_name}.{target[1]}", [self._current(target[0]), target[1]]
-        request = Request(arguments, (), device=False, handle=self._current)
+        request = Request(arguments, (), device=False, handle=self._current, keywords=keywords)
         self._clock.last_call = f"{name}({request.case})"
-        header = {"verb": "call", "target": where, "arguments": request.tree, "limit": limit, "keep": keep}
+        header = {"verb": "call", "target": where, "limit": limit, "keep": keep}
+        header |= {"arguments": request.tree, "keywords": request.keywords}
         answer, payload = self._host.exchange(header, request, limit)
         outputs = request.results(payload)
         if outputs:

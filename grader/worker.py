@@ -93,7 +93,8 @@ class Submission:
         """Call a function of the engine, or a method of an object that an earlier call returned."""
         sent = Arguments(self, payload)
         function = self._function(header["target"])
-        value = function(*[sent.decode(node) for node in header["arguments"]])
+        keywords = {name: sent.decode(node) for name, node in header["keywords"].items()}
+        value = function(*[sent.decode(node) for node in header["arguments"]], **keywords)
         result = Result(self, header["limit"])
         tree = result.keep(value) if header["keep"] else result.encode(value)
         self.driver.Context.synchronize()
@@ -134,6 +135,8 @@ class Arguments:
             return self.submission.objects[value]
         if kind == "config":
             return _config(value)
+        if kind == "sampling":
+            return _sampling({name: self.decode(field) for name, field in value.items()})
         if kind == "dict":
             return {key: self.decode(entry) for key, entry in value}
         if kind in ("list", "tuple"):
@@ -218,6 +221,12 @@ def _config(fields: dict[str, Any]) -> Any:
     scaling = fields["rope_scaling"]
     fields["rope_scaling"] = scaling and Llama3RopeScaling(**scaling)
     return LlamaConfig(**{**fields, "eos_token_ids": tuple(fields["eos_token_ids"])})
+
+
+def _sampling(fields: dict[str, Any]) -> Any:
+    from given.requests import SamplingParams
+
+    return SamplingParams(**fields)
 
 
 def describe(error: BaseException, engine: Path) -> dict[str, Any]:

@@ -1,0 +1,62 @@
+"""Keyword arguments and the kit's own classes travel between checks and a submission's Python."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from grader.checking import Failure, Sampling, StudentError, Worker, expect_error
+from grader.connection import Clock
+from grader.given.requests import SamplingParams
+from tests.grader.submissions import COPY, write_engine
+
+TOY = """
+from given.requests import Completion, SamplingParams, StepOutput
+
+def named(first, second=None, *, third=None):
+    return first, second, third
+
+def shift(x, amount):
+    x += amount
+
+def temperatures(params):
+    return [one.temperature for one in params]
+
+def outputs():
+    return [StepOutput("a", 5, None), Completion([1, 2], None, "stop")], SamplingParams()
+"""
+X = np.arange(300, dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    clock = Clock()
+    clock.start(60)
+    worker = Worker(write_engine(tmp_path_factory.mktemp("engine"), COPY, toy=TOY), clock, emulated=True)
+    yield worker
+    worker.end()
+
+
+def test_keywords_travel(worker: Worker) -> None:
+    assert worker.call("toy.named", 1, keywords={"third": [2.5], "second": X[:1]})[2] == [2.5]
+    assert worker.last_call == "toy.named(argument 1=1, third=[2.5], second[1] f32)"
+    assert worker.call("toy.shift", X, keywords={"amount": 0.0}) is None
+    with pytest.raises(Failure, match="The input x was changed"):
+        worker.call("toy.shift", keywords={"x": X, "amount": 1})
+    with pytest.raises(StudentError, match="unexpected keyword"):
+        worker.call("toy.named", 1, keywords={"fourth": 1})
+
+
+def test_sampling_parameters_travel(worker: Worker) -> None:
+    given = [SamplingParams(temperature=0.5), Sampling(temperature=0.25, seed=np.int64(3))]
+    assert worker.call("toy.temperatures", given) == [0.5, 0.25]
+    assert worker.call("toy.temperatures", keywords={"params": given}) == [0.5, 0.25]
+    assert "params=[SamplingParams(temperature=0.5," in worker.last_call
+    expect_error(lambda: worker.call("toy.named", Sampling(top_p=float("nan"))), "ValueError", "top_p")
+    expect_error(lambda: worker.call("toy.named", {"a": [Sampling(temperature="hot")]}), "ValueError", "temperature")
+
+
+def test_named_tuples_come_back_as_tuples(worker: Worker) -> None:
+    outputs, params = worker.call("toy.outputs")
+    assert outputs == [("a", 5, None), ([1, 2], None, "stop")]
+    assert worker.call("toy.temperatures", [params]) == [1.0]
