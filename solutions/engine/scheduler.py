@@ -1,0 +1,136 @@
+"""Which requests get a token in a step: continuous batching, first come first served.
+
+Owns the requests from their arrival to their end, and decides alone by their lengths and by what the cache says it has
+room for; it launches nothing and needs no GPU.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from given.requests import SamplingParams
+
+HEADROOM = 16
+"""A waiting request is admitted only if every running one could take this many further tokens as well (fewer when it
+ends before). Without it a request would come in and be preempted again a step later, its prefill wasted."""
+
+
+class Cache(Protocol):
+    """What the scheduler asks of KVCache or PagedKVCache."""
+
+    num_slots: int
+
+    def can_extend(self, counts: Mapping[int, int]) -> bool: ...
+
+    def free(self, sequence: int) -> None: ...
+
+
+@dataclass(eq=False)
+class Request:
+    """One request between its arrival and its end."""
+
+    id: str
+    tokens: list[int]
+    """The prompt, then the new tokens; the cache holds all but the last of them while the request runs."""
+    max_length: int
+    """The request ends when `tokens` is this long: by max_tokens or by the longest context."""
+    params: SamplingParams
+    generator: np.random.Generator
+    sequence: int | None = None
+    """Its number in the cache while it runs; None while it waits."""
+
+
+class Scheduler:
+    """The waiting and the running requests.
+
+    A request only ever moves from the front of `waiting` to the end of `running`, and back the same way. So the running
+    ones and then the waiting ones are in order of arrival at any time: nobody is overtaken, and the oldest request,
+    which is never preempted as long as others run, always gets on.
+    """
+
+    def __init__(self, cache: Cache, max_num_batched_tokens: int) -> None:
+        """`cache` has a sequence for each running request; a step prefills at most `max_num_batched_tokens` tokens,
+        but a prompt that is longer alone."""
+        # solution s13.1: two queues, and the cache's sequences that nobody uses
+        self.cache = cache
+        self.max_num_batched_tokens = max_num_batched_tokens
+        self.waiting: deque[Request] = deque()
+        self.running: list[Request] = []
+        self.num_preemptions = 0
+        self._free_sequences = list(reversed(range(cache.num_slots)))
+        # end solution
+
+    def add(self, request: Request) -> None:
+        """A new request: it waits behind all others."""
+        # solution s13.1: to the end of the queue
+        self.waiting.append(request)
+        # end solution
+
+    def schedule(self) -> tuple[list[Request], list[Request]]:
+        """The requests that get a token in this step: (those to decode, those to prefill).
+
+        All that were running decode; if the cache has no room for that, the last admitted are preempted until it has.
+        Then the waiting are admitted, in order, as long as a sequence, the cache and the token budget allow it. The
+        room is only asked for here; the model takes it when it launches.
+        """
+        # solution s13.1: the running first, then as many of the waiting as fit
+        while not self.cache.can_extend({request.sequence: 1 for request in self.running}):
+            self.preempt()
+        decodes = list(self.running)
+        return decodes, self._admit()
+        # end solution
+
+    # solution s13.1
+    def _admit(self) -> list[Request]:
+        """Move requests from waiting to running until the first that does not fit; they are to be prefilled."""
+        admitted: list[Request] = []
+        budget = self.max_num_batched_tokens
+        if not self.waiting or not self._free_sequences:
+            return admitted
+        demand = {request.sequence: _tokens_soon(request) for request in self.running}
+        while self.waiting and self._free_sequences:
+            request, sequence = self.waiting[0], self._free_sequences[-1]
+            # A prefill stores all tokens; of those to come, the last one is never stored.
+            demand[sequence] = len(request.tokens) + _tokens_soon(request) - 1
+            if (admitted and len(request.tokens) > budget) or not self.cache.can_extend(demand):
+                break
+            budget -= len(request.tokens)
+            request.sequence = self._free_sequences.pop()
+            self.running.append(self.waiting.popleft())
+            admitted.append(request)
+        return admitted
+
+    # end solution
+
+    def preempt(self) -> None:
+        """Take the cache from the request admitted last. It keeps its tokens, waits in front of all others, and is
+        prefilled over all of them when it is admitted again."""
+        # solution s16.2: recompute, not swap: only the request itself is kept
+        request = self.running[-1]
+        self.remove(request)
+        self.waiting.appendleft(request)
+        self.num_preemptions += 1
+        # end solution
+
+    def remove(self, request: Request) -> None:
+        """Forget a request that waits or runs: it has ended or nobody wants it any more."""
+        # solution s13.1: a running one gives back its sequence and all that the cache holds of it
+        if request.sequence is None:
+            self.waiting.remove(request)
+            return
+        self.cache.free(request.sequence)
+        self.running.remove(request)
+        self._free_sequences.append(request.sequence)
+        request.sequence = None
+        # end solution
+
+
+# solution s13.1
+def _tokens_soon(request: Request) -> int:
+    """How many of the next HEADROOM tokens the request will still get."""
+    return min(HEADROOM, request.max_length - len(request.tokens))
+
+
+# end solution
