@@ -4,9 +4,11 @@ Each function takes an operation's inputs (bf16 where the contract says so) and 
 the error that the contract allows each of them.
 """
 
+from grader.oracle.cache_operations import decode_attention, paged_attention, write_kv
 from grader.oracle.operations import (
     argmax,
     attention,
+    attention_varlen,
     embedding,
     matmul,
     residual_add,
@@ -21,8 +23,11 @@ from grader.oracle.operations import (
 __all__ = [
     "argmax",
     "attention",
+    "attention_varlen",
+    "decode_attention",
     "embedding",
     "matmul",
+    "paged_attention",
     "residual_add",
     "rmsnorm",
     "rope",
@@ -30,4 +35,5 @@ __all__ = [
     "silu_mul",
     "softmax",
     "vector_add",
+    "write_kv",
 ]

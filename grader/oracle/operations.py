@@ -158,6 +158,20 @@ def attention(q: Array, k: Array, v: Array, scale: float) -> Expected:
     return Expected(_tokens_first(out), _tokens_first(allowed), BF16)
 
 
+def attention_varlen(q: Array, k: Array, v: Array, cu_seqlens_q: Array, cu_seqlens_k: Array, scale: float) -> Expected:
+    """`attention` of each of B packed sequences by itself: rows cu_seqlens_q[b] to cu_seqlens_q[b + 1] of q see rows
+    cu_seqlens_k[b] to cu_seqlens_k[b + 1] of k and v.
+
+    q [tokens, heads, D], k and v [keys, kv_heads, D]; cu_seqlens [B + 1], from 0 to tokens, respectively to keys.
+    """
+    values, allowed = np.zeros(q.shape), np.zeros(q.shape)
+    for b in range(len(cu_seqlens_q) - 1):
+        queries, keys = slice(*cu_seqlens_q[b : b + 2]), slice(*cu_seqlens_k[b : b + 2])
+        alone = attention(q[queries], k[keys], v[keys], scale)
+        values[queries], allowed[queries] = alone.values, alone.allowed
+    return Expected(values, allowed, BF16)
+
+
 def causal_mask(queries: int, keys: int) -> NDArray[np.bool_]:
     """Which keys each query sees, [queries, keys]: the last query sees all."""
     return np.arange(keys) <= np.arange(queries)[:, None] + (keys - queries)

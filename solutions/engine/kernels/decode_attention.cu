@@ -1,0 +1,82 @@
+// decode_attention: out[b, h] = sum over positions j of p[j] · value[j, g], p = softmax over j of
+//                   scale · q[b, h] · key[j, g], j = 0 … context_lens[b] − 1 of row slots[b] of the caches
+//
+// out, q         [num_sequences, num_heads, head_dim] bf16, contiguous; out is written
+// key_cache, value_cache   [num_slots, length, num_kv_heads, head_dim] bf16; query head h uses head
+//                g = h / (num_heads / num_kv_heads). Behind a context they hold anything, NaN too: do not read it
+// slots, context_lens   [num_sequences] int32; a context of 0 gives zeros
+// Launch         launch.toml [decode_attention], over B, length, Hq, Hkv, D. Suggested: as attention, a block
+//                per (sequence, head) with `shared` bytes for `length` floats
+// Must hold      head_dim is a multiple of 8, at most 128; a cache may have more than 2^31 elements: compute
+//                addresses in 64 bits
+// Numerics       scores, exponentials and sums stay float32; rounded once to bf16.
+#include <cuda_bf16.h>
+
+constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
+
+extern "C" __global__ void decode_attention(
+    __nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ q,
+    const __nv_bfloat16* __restrict__ key_cache, const __nv_bfloat16* __restrict__ value_cache,
+    const int* __restrict__ slots, const int* __restrict__ context_lens, int num_sequences, int length,
+    int num_heads, int num_kv_heads, int head_dim, float scale) {
+    extern __shared__ float scores[];  // one per position
+    const int sequence = blockIdx.x, head = blockIdx.y;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, num_warps = blockDim.x / 32;
+    // solution s09.2: scores, then exponentials, then the weighted sum of values
+    __shared__ float warp_maxima[32], warp_sums[32];
+    const int kv_head = head / (num_heads / num_kv_heads);
+    const int context = context_lens[sequence];
+    const long long kv_stride = static_cast<long long>(num_kv_heads) * head_dim;  // from one key to the next
+    const long long first = static_cast<long long>(slots[sequence]) * length * kv_stride + kv_head * head_dim;
+    const __nv_bfloat16* keys = key_cache + first;
+    const __nv_bfloat16* values = value_cache + first;
+    const __nv_bfloat16* q_row = q + (static_cast<long long>(sequence) * num_heads + head) * head_dim;
+    __nv_bfloat16* out_row = out + (static_cast<long long>(sequence) * num_heads + head) * head_dim;
+
+    float maximum = -INFINITY;
+    for (int key = threadIdx.x; key < context; key += blockDim.x) {
+        float dot = 0.0f;
+        for (int d = 0; d < head_dim; d++) {
+            dot += __bfloat162float(q_row[d]) * __bfloat162float(keys[key * kv_stride + d]);
+        }
+        scores[key] = dot * scale;
+        maximum = fmaxf(maximum, scores[key]);
+    }
+    for (int distance = 16; distance > 0; distance /= 2) {
+        maximum = fmaxf(maximum, __shfl_xor_sync(ALL_LANES, maximum, distance));
+    }
+    if (lane == 0) {
+        warp_maxima[warp] = maximum;
+    }
+    __syncthreads();  // every warp's maximum is written before any thread compares them
+    for (int w = 0; w < num_warps; w++) {
+        maximum = fmaxf(maximum, warp_maxima[w]);
+    }
+
+    // Each thread turns the scores that it wrote itself into exponentials: no barrier needed in between.
+    float sum = 0.0f;
+    for (int key = threadIdx.x; key < context; key += blockDim.x) {
+        scores[key] = expf(scores[key] - maximum);
+        sum += scores[key];
+    }
+    for (int distance = 16; distance > 0; distance /= 2) {
+        sum += __shfl_xor_sync(ALL_LANES, sum, distance);
+    }
+    if (lane == 0) {
+        warp_sums[warp] = sum;
+    }
+    __syncthreads();  // all sums are written, and all exponentials, which every thread reads from here on
+    float total = 0.0f;
+    for (int w = 0; w < num_warps; w++) {
+        total += warp_sums[w];
+    }
+
+    for (int d = threadIdx.x; d < head_dim; d += blockDim.x) {
+        float weighted = 0.0f;
+        for (int key = 0; key < context; key++) {
+            weighted += scores[key] * __bfloat162float(values[key * kv_stride + d]);
+        }
+        out_row[d] = __float2bfloat16(context > 0 ? weighted / total : 0.0f);
+    }
+    // end solution
+}
