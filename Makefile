@@ -19,7 +19,7 @@ SELECTION = $(if $(STAGE),--stage $(STAGE)) $(if $(CHECK),--check $(CHECK)) $(if
 grade: setup
 	@$(KIT) grade $(SUBMISSION) --device $(DEVICE) $(SELECTION) --json results.json --exit-zero
 
-test: EXTRAS += dev
+test: EXTRAS += dev model
 test: setup
 	@.venv/bin/python -m tests.run
 

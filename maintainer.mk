@@ -2,7 +2,7 @@
 
 .PHONY: starter release test-all verify-references
 
-test-all: EXTRAS += dev
+test-all: EXTRAS += dev model
 test-all: setup
 	@.venv/bin/python -m tests.run --all
 

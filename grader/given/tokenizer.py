@@ -28,9 +28,9 @@ class Tokenizer:
             cure = "fetch it again from where the model comes from"
             raise TokenizerError(f"{file} cannot be read as a tokenizer ({error}): {cure}") from None
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """The ids of `text`, with those that tokenizer.json puts around every text (a begin-of-sequence id, say)."""
-        return list(self._tokenizer.encode(text).ids)
+        return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these tokens; special tokens have none, and bytes that form no character become U+FFFD."""
