@@ -25,7 +25,7 @@ constexpr int TILE = THREADS;        // keys of a tile: one for each thread
 constexpr int VECTOR = 8;            // bf16 numbers in 16 bytes, the widest load
 
 // The 8 numbers of a vector; a bf16 number is the upper half of the float32 number of the same value.
-__device__ void unpack(const uint4 vector, float (&numbers)[VECTOR]) {
+__device__ void unpack(const uint4& vector, float (&numbers)[VECTOR]) {
     const unsigned pairs[VECTOR / 2] = {vector.x, vector.y, vector.z, vector.w};
 #pragma unroll
     for (int i = 0; i < VECTOR / 2; i++) {
@@ -79,7 +79,8 @@ extern "C" __global__ void paged_attention(
 #pragma unroll 4
             for (int c = 0; c < chunks; c++) {
                 float numbers[VECTOR];
-                unpack(key[c], numbers);
+                const uint4 vector = key[c];
+                unpack(vector, numbers);
 #pragma unroll
                 for (int h = 0; h < HEADS; h++) {
 #pragma unroll
@@ -128,7 +129,8 @@ extern "C" __global__ void paged_attention(
 #pragma unroll 4
             for (int key = key_group; key < keys; key += num_key_groups) {
                 float numbers[VECTOR];
-                unpack(reinterpret_cast<const uint4*>(value_cache + rows[key])[chunk], numbers);
+                const uint4 vector = reinterpret_cast<const uint4*>(value_cache + rows[key])[chunk];
+                unpack(vector, numbers);
 #pragma unroll
                 for (int h = 0; h < HEADS; h++) {
 #pragma unroll
