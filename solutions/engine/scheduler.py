@@ -116,7 +116,7 @@ class Scheduler:
 
     def remove(self, request: Request) -> None:
         """Forget a request that waits or runs: it has ended or nobody wants it any more."""
-        # solution s13.1: a running one gives back its sequence and all that the cache holds of it
+        # solution s13.1: a running one gives back what it has
         if request.sequence is None:
             self.waiting.remove(request)
             return
