@@ -66,6 +66,7 @@ class Worker:
     ) -> Any:
         """Call "module.function" of the engine, or a method of a Handle; its results have at most `limit` bytes.
 
+        A target with a colon is no part of the engine: "numpy.random:default_rng" makes an object to pass on.
         With Out or InOut arguments these are returned, as by `launch`; with `keep`, a Handle of whatever is returned.
         A named tuple comes back as a tuple; objects of other classes stay in the worker as Handles.
         Raises Failure; an exception of the student's code is a StudentError.

@@ -7,6 +7,7 @@ expected value and no score: it gets inputs and returns bytes. Student Python is
 import importlib
 import importlib.util
 import os
+import pkgutil
 import resource
 import socket
 import sys
@@ -103,6 +104,8 @@ class Submission:
     def _function(self, target: list[Any]) -> Callable[..., Any]:
         if len(target) == 2:
             return getattr(self.objects[target[0]], target[1])
+        if ":" in target[0]:
+            return pkgutil.resolve_name(target[0])
         parent = str(self.engine.parent)
         if parent not in sys.path:
             sys.path.append(parent)
