@@ -19,6 +19,7 @@ from grader.oracle.operations import (
     softmax,
     vector_add,
 )
+from grader.oracle.sampling import probabilities
 
 __all__ = [
     "argmax",
@@ -28,6 +29,7 @@ __all__ = [
     "embedding",
     "matmul",
     "paged_attention",
+    "probabilities",
     "residual_add",
     "rmsnorm",
     "rope",
