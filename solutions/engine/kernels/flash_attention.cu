@@ -66,7 +66,8 @@ extern "C" __global__ void flash_attention(__nv_bfloat16* __restrict__ out,
     float* kv_tile = q_tile + TILE * width;
     const int first = blockIdx.x * TILE;  // query of the block
     const int num_queries = min(TILE, L - first);
-    const int num_keys = S - L + first + num_queries;  // those that the block's last query sees
+    const int num_keys = S - L + first + num_queries;             // those that the block's last query sees
+    const long long offset = first * q_stride + head * head_dim;  // of the block's first query and output
     const __nv_bfloat16* keys = k + kv_head * head_dim;
     const __nv_bfloat16* values = v + kv_head * head_dim;
 
@@ -75,7 +76,7 @@ extern "C" __global__ void flash_attention(__nv_bfloat16* __restrict__ out,
     for (int i = 0; i < SHARE; i++) {
         m[i] = -INFINITY;
     }
-    load_tile(q_tile, q + first * q_stride + head * head_dim, q_stride, num_queries, head_dim);
+    load_tile(q_tile, q + offset, q_stride, num_queries, head_dim);
     for (int start = 0; start < num_keys; start += TILE) {
         const int tile_keys = min(TILE, num_keys - start);
         __syncthreads();  // no thread reads the last tile of values any more
@@ -191,8 +192,7 @@ extern "C" __global__ void flash_attention(__nv_bfloat16* __restrict__ out,
             const int d = 4 * (x + SIDE * c);
             if (d < head_dim) {
                 for (int e = 0; e < 4; e++) {
-                    out[(first + query) * q_stride + head * head_dim + d + e] =
-                        __float2bfloat16(o[i][c][e] * inverse);
+                    out[offset + query * q_stride + d + e] = __float2bfloat16(o[i][c][e] * inverse);
                 }
             }
         }

@@ -1,0 +1,146 @@
+// flash_decode_attention: decode_attention in one pass: out[b, h] = sum over positions j of p[j] · value[j, g],
+//                   p = softmax over j of scale · q[b, h] · key[j, g], j = 0 … context_lens[b] − 1 of row
+//                   slots[b] of the caches
+//
+// out, q         [num_sequences, num_heads, head_dim] bf16, contiguous; out is written
+// key_cache, value_cache   [num_slots, length, num_kv_heads, head_dim] bf16; query head h uses head
+//                g = h / (num_heads / num_kv_heads). Behind a context they hold anything, NaN too: do not read it
+// slots, context_lens   [num_sequences] int32; a context of 0 gives zeros
+// Launch         launch.toml [flash_decode_attention], over B, length, Hq, Hkv, D. Suggested: a block per
+//                (sequence, head); tiles of as many keys as it has threads: a thread per key for the scores, then
+//                per (8 elements, every so many-th value) for the output
+// Must hold      head_dim is a multiple of 8, at most 128, so rows begin at multiples of 16 bytes; a cache may
+//                have more than 2^31 elements: compute addresses in 64 bits; shared memory does not grow with
+//                the context, keys and values are requested once per head
+// Numerics       scores, exponentials and sums stay float32; rounded once to bf16.
+#include <cuda_bf16.h>
+
+constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
+constexpr int MAX_HEAD_DIM = 128;
+// solution s11.2: the tile and its vectors
+constexpr int TILE = 128;  // keys of a tile and threads of a block, as in launch.toml
+constexpr int VECTOR = 8;  // bf16 numbers in 16 bytes, the widest load
+
+// The 8 numbers of a vector; a bf16 number is the upper half of the float32 number of the same value.
+__device__ void unpack(const uint4& vector, float (&numbers)[VECTOR]) {
+    const unsigned pairs[VECTOR / 2] = {vector.x, vector.y, vector.z, vector.w};
+#pragma unroll
+    for (int i = 0; i < VECTOR / 2; i++) {
+        numbers[2 * i] = __uint_as_float(pairs[i] << 16);
+        numbers[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000u);
+    }
+}
+// end solution
+
+extern "C" __global__ void flash_decode_attention(
+    __nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ q,
+    const __nv_bfloat16* __restrict__ key_cache, const __nv_bfloat16* __restrict__ value_cache,
+    const int* __restrict__ slots, const int* __restrict__ context_lens, int num_sequences, int length,
+    int num_heads, int num_kv_heads, int head_dim, float scale) {
+    const int sequence = blockIdx.x, head = blockIdx.y;
+    const int thread = threadIdx.x;
+    const int kv_head = head / (num_heads / num_kv_heads);
+    const long long kv_stride = static_cast<long long>(num_kv_heads) * head_dim;  // from one key to the next
+    const long long q_start = (static_cast<long long>(sequence) * num_heads + head) * head_dim;
+    // solution s11.2: tile by tile scores, new maximum, rescaled sums; then the sum over the threads
+    __shared__ float query[MAX_HEAD_DIM], probabilities[TILE];  // probabilities hold the scores first
+    __shared__ float partial[TILE * VECTOR];                    // [key group][head_dim]
+    __shared__ float tile_factor, sum;
+    const int context = context_lens[sequence];
+    const long long first = slots[sequence] * length * kv_stride + kv_head * head_dim;
+    const __nv_bfloat16* keys = key_cache + first;
+    const __nv_bfloat16* values = value_cache + first;
+
+    // A thread sums up 8 elements of the output, over every num_key_groups-th key.
+    const int chunks = head_dim / VECTOR, num_key_groups = TILE / chunks;
+    const int chunk = thread % chunks, key_group = thread / chunks;
+    float m = -INFINITY, l = 0.0f, o[VECTOR] = {};  // running maximum, sum (of a lane's keys) and output
+    if (thread < head_dim) {
+        query[thread] = __bfloat162float(q[q_start + thread]);
+    }
+    for (int start = 0; start < context; start += TILE) {
+        const int tile_keys = min(TILE, context - start);
+        __syncthreads();  // the query is there; no thread needs the last tile's probabilities any more
+        if (thread < tile_keys) {
+            const uint4* key = reinterpret_cast<const uint4*>(keys + (start + thread) * kv_stride);
+            float dot = 0.0f;
+#pragma unroll 4
+            for (int c = 0; c < chunks; c++) {
+                float numbers[VECTOR];
+                const uint4 vector = key[c];
+                unpack(vector, numbers);
+#pragma unroll
+                for (int i = 0; i < VECTOR; i++) {
+                    dot += query[c * VECTOR + i] * numbers[i];
+                }
+            }
+            probabilities[thread] = dot * scale;
+        }
+        __syncthreads();  // all scores of the tile are there
+
+        // m_new = max(m, tile's maximum); P = exp(S - m_new); l and o shrink by exp(m - m_new).
+        if (thread < 32) {
+            float m_new = m;
+            for (int key = thread; key < tile_keys; key += 32) {
+                m_new = fmaxf(m_new, probabilities[key]);
+            }
+            for (int distance = 16; distance > 0; distance /= 2) {
+                m_new = fmaxf(m_new, __shfl_xor_sync(ALL_LANES, m_new, distance));
+            }
+            const float factor = expf(m - m_new);
+            m = m_new;
+            l *= factor;
+            for (int key = thread; key < tile_keys; key += 32) {
+                probabilities[key] = expf(probabilities[key] - m);
+                l += probabilities[key];
+            }
+            if (thread == 0) {
+                tile_factor = factor;
+            }
+        }
+        __syncthreads();  // the probabilities and the factor are there
+
+        if (key_group < num_key_groups) {
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++) {
+                o[i] *= tile_factor;
+            }
+#pragma unroll 4
+            for (int key = key_group; key < tile_keys; key += num_key_groups) {
+                float numbers[VECTOR];
+                const uint4 vector =
+                    reinterpret_cast<const uint4*>(values + (start + key) * kv_stride)[chunk];
+                unpack(vector, numbers);
+#pragma unroll
+                for (int i = 0; i < VECTOR; i++) {
+                    o[i] += probabilities[key] * numbers[i];
+                }
+            }
+        }
+    }
+
+    // The first warp's lanes add up l, the key groups their parts of o.
+    if (thread < 32) {
+        for (int distance = 16; distance > 0; distance /= 2) {
+            l += __shfl_xor_sync(ALL_LANES, l, distance);
+        }
+        if (thread == 0) {
+            sum = l;
+        }
+    }
+    if (key_group < num_key_groups) {
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++) {
+            partial[key_group * head_dim + chunk * VECTOR + i] = o[i];
+        }
+    }
+    __syncthreads();  // the sum and all parts are there
+    if (thread < head_dim) {
+        float total = 0.0f;
+        for (int group = 0; group < num_key_groups; group++) {
+            total += partial[group * head_dim + thread];
+        }
+        out[q_start + thread] = __float2bfloat16(context > 0 ? total / sum : 0.0f);
+    }
+    // end solution
+}
