@@ -45,8 +45,9 @@ class LLM:
         max_num_seqs: requests running at once. max_model_len: the longest context, prompt and new tokens together; by
         default the model's own, at most 4,096. The size of the cache is given as its number of blocks of `block_size`
         tokens, or in bytes for the keys and values of all layers; by default it suffices for max_num_seqs full
-        contexts. No context is longer than the whole cache. max_num_batched_tokens: a step prefills so many tokens at
-        most, but one prompt always; by default 2,048 or a full context, if that is longer.
+        contexts. No context is longer than the whole cache. max_num_batched_tokens: a step computes so many tokens at
+        most, prompts and one for each decode, but one prompt always; by default 2,048, or a full context if that is
+        longer.
         Raises ValueError for an option that means nothing, or for both sizes of the cache at once; ConfigError and
         SafetensorsError, which name the file that is not usable, pass through.
         """

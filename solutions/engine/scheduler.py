@@ -51,8 +51,8 @@ class Scheduler:
     """
 
     def __init__(self, cache: Cache, max_num_batched_tokens: int) -> None:
-        """`cache` has a sequence for each running request; a step prefills at most `max_num_batched_tokens` tokens,
-        but a prompt that is longer alone."""
+        """`cache` has a sequence for each running request. A step computes at most `max_num_batched_tokens` tokens, one
+        for each decode and all of each prompt; but one prompt is admitted however long it is."""
         # solution s13.1: two queues, and the cache's sequences that nobody uses
         self.cache = cache
         self.max_num_batched_tokens = max_num_batched_tokens
@@ -86,7 +86,7 @@ class Scheduler:
     def _admit(self) -> list[Request]:
         """Move requests from waiting to running until the first that does not fit; they are to be prefilled."""
         admitted: list[Request] = []
-        budget = self.max_num_batched_tokens
+        budget = self.max_num_batched_tokens - len(self.running)
         if not self.waiting or not self._free_sequences:
             return admitted
         demand = {request.sequence: _tokens_soon(request) for request in self.running}
