@@ -17,20 +17,47 @@
 #include <cuda_bf16.h>
 
 constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
-constexpr int MAX_HEAD_DIM = 128;
-// solution s15.1: constants and helpers of the tiles
-constexpr int HEADS = 4;             // query heads of a block, as many as it has warps
+// solution s15.1: sizes of a block's work, and what a thread does with 16 bytes of a key or a value
+constexpr int HEADS = 4;             // query heads of a block, one for each of its warps
 constexpr int THREADS = 32 * HEADS;  // of a block, as in launch.toml
-constexpr int TILE = THREADS;        // keys of a tile: one for each thread
+constexpr int TILE = THREADS;        // keys of a tile, one for each thread
 constexpr int VECTOR = 8;            // bf16 numbers in 16 bytes, the widest load
+constexpr int BATCH = 8;             // vectors that a thread asks for before it waits for the first of them
+constexpr int MAX_HEAD_DIM = 128;
 
-// The 8 numbers of a vector; a bf16 number is the upper half of the float32 number of the same value.
-__device__ void unpack(const uint4& vector, float (&numbers)[VECTOR]) {
-    const unsigned pairs[VECTOR / 2] = {vector.x, vector.y, vector.z, vector.w};
+__device__ __forceinline__ void unpack(const uint4& vector, float (&numbers)[VECTOR]) {
+    const __nv_bfloat16* elements = reinterpret_cast<const __nv_bfloat16*>(&vector);
 #pragma unroll
-    for (int i = 0; i < VECTOR / 2; i++) {
-        numbers[2 * i] = __uint_as_float(pairs[i] << 16);
-        numbers[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000u);
+    for (int i = 0; i < VECTOR; i++) {
+        numbers[i] = __bfloat162float(elements[i]);
+    }
+}
+
+// dots[h] += query of head h · key, over one vector of both
+__device__ __forceinline__ void add_products(float (&dots)[HEADS], const uint4& key,
+                                             const float (*queries)[HEADS]) {
+    float numbers[VECTOR];
+    unpack(key, numbers);
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) {
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) {
+            dots[h] += queries[i][h] * numbers[i];
+        }
+    }
+}
+
+// sums[h] += weight of head h · value, over one vector of both
+__device__ __forceinline__ void add_weighted(float (&sums)[HEADS][VECTOR], const uint4& value,
+                                             const float (&weights)[HEADS]) {
+    float numbers[VECTOR];
+    unpack(value, numbers);
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++) {
+            sums[h][i] += weights[h] * numbers[i];
+        }
     }
 }
 // end solution
@@ -43,49 +70,56 @@ extern "C" __global__ void paged_attention(
     const int sequence = blockIdx.x;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     // solution s15.1: tile by tile scores, online softmax, weighted sum; then the sum over the threads
-    __shared__ float queries[HEADS * MAX_HEAD_DIM];      // [head][head_dim]
-    __shared__ float weights[TILE][HEADS];               // scores, then exponentials
-    __shared__ long long rows[TILE];                     // where each key of the tile begins in its cache
-    __shared__ float rescale[HEADS], totals[HEADS];      // per head: factor of what is summed so far; sum
-    __shared__ float partial[THREADS * HEADS * VECTOR];  // [key group][head][head_dim]
+    __shared__ __align__(16) float queries[MAX_HEAD_DIM][HEADS];  // heads innermost, as a thread needs them
+    __shared__ __align__(16) float weights[TILE][HEADS];          // scores, then exponentials
+    __shared__ long long rows[TILE];                 // where each key of the tile begins in its cache
+    __shared__ float factors[HEADS], totals[HEADS];  // what rescales earlier sums; sums of exponentials
+    __shared__ __align__(16) float partial[THREADS * HEADS * VECTOR];  // [key group][head][head_dim]
     const int group = num_heads / num_kv_heads;
     const int parts = (group + HEADS - 1) / HEADS;  // blocks that share out the query heads of a kv head
     const int kv_head = blockIdx.y / parts;
     const int first_head = kv_head * group + blockIdx.y % parts * HEADS;
     const int heads = min(HEADS, (kv_head + 1) * group - first_head);
     const int context = context_lens[sequence];
-    const long long q_start = (static_cast<long long>(sequence) * num_heads + first_head) * head_dim;
     const int* table = block_tables + static_cast<long long>(sequence) * table_width;
+    const long long q_start = (static_cast<long long>(sequence) * num_heads + first_head) * head_dim;
 
-    // A thread sums 8 elements of the output over every num_key_groups-th key of a tile.
+    // Heads that the block does not have are zeros. The scale is multiplied in here once, not once a key.
+    for (int d = threadIdx.x; d < head_dim; d += THREADS) {
+#pragma unroll
+        for (int h = 0; h < HEADS; h++) {
+            queries[d][h] = h < heads ? scale * __bfloat162float(q[q_start + h * head_dim + d]) : 0.0f;
+        }
+    }
+
+    // A thread sums one vector of the output, for all heads, over every num_key_groups-th key of a tile.
     const int chunks = head_dim / VECTOR, num_key_groups = THREADS / chunks;
     const int chunk = threadIdx.x % chunks, key_group = threadIdx.x / chunks;
     float sums[HEADS][VECTOR] = {};
-    float maximum = -INFINITY, total = 0.0f;  // of the head of this warp; the total is this lane's share
+    float maximum = -INFINITY, total = 0.0f;  // of the warp's head; the total of what this lane added
 
-    for (int i = threadIdx.x; i < HEADS * head_dim; i += THREADS) {
-        queries[i] = i < heads * head_dim ? __bfloat162float(q[q_start + i]) * scale : 0.0f;
-    }
     for (int start = 0; start < context; start += TILE) {
         const int keys = min(TILE, context - start);
-        __syncthreads();  // the queries are there; no thread needs the last tile's weights and rows any more
+        __syncthreads();  // the queries are written; nobody needs the last tile's weights and rows any more
         if (threadIdx.x < keys) {
             const int position = start + threadIdx.x;
-            const long long slot =
-                static_cast<long long>(table[position / block_size]) * block_size + position % block_size;
+            const long long block = table[position / block_size];
+            const long long slot = block * block_size + position % block_size;
             const long long row = (slot * num_kv_heads + kv_head) * head_dim;
             const uint4* key = reinterpret_cast<const uint4*>(key_cache + row);
             float dots[HEADS] = {};
-#pragma unroll 4
-            for (int c = 0; c < chunks; c++) {
-                float numbers[VECTOR];
-                const uint4 vector = key[c];
-                unpack(vector, numbers);
+            for (int first = 0; first < chunks; first += BATCH) {
+                uint4 vectors[BATCH];
 #pragma unroll
-                for (int h = 0; h < HEADS; h++) {
+                for (int b = 0; b < BATCH; b++) {
+                    if (first + b < chunks) {
+                        vectors[b] = key[first + b];
+                    }
+                }
 #pragma unroll
-                    for (int i = 0; i < VECTOR; i++) {
-                        dots[h] += queries[h * head_dim + c * VECTOR + i] * numbers[i];
+                for (int b = 0; b < BATCH; b++) {
+                    if (first + b < chunks) {
+                        add_products(dots, vectors[b], queries + (first + b) * VECTOR);
                     }
                 }
             }
@@ -95,9 +129,10 @@ extern "C" __global__ void paged_attention(
             }
             rows[threadIdx.x] = row;
         }
-        __syncthreads();  // all scores of the tile are there
+        __syncthreads();  // all scores of the tile are written
 
-        if (warp < heads) {  // warp h does the softmax of head h
+        // Warp h does head h: the new maximum, then exponentials; what was summed before shrinks by a factor.
+        if (warp < heads) {
             float largest = maximum;
             for (int key = lane; key < keys; key += 32) {
                 largest = fmaxf(largest, weights[key][warp]);
@@ -113,52 +148,60 @@ extern "C" __global__ void paged_attention(
                 total += weights[key][warp];
             }
             if (lane == 0) {
-                rescale[warp] = factor;
+                factors[warp] = factor;
             }
         }
-        __syncthreads();  // all exponentials and factors are there
+        __syncthreads();  // all exponentials and factors are written
 
         if (key_group < num_key_groups) {
 #pragma unroll
             for (int h = 0; h < HEADS; h++) {
+                const float factor = h < heads ? factors[h] : 0.0f;
 #pragma unroll
                 for (int i = 0; i < VECTOR; i++) {
-                    sums[h][i] *= rescale[h];
+                    sums[h][i] *= factor;
                 }
             }
-#pragma unroll 4
-            for (int key = key_group; key < keys; key += num_key_groups) {
-                float numbers[VECTOR];
-                const uint4 vector = reinterpret_cast<const uint4*>(value_cache + rows[key])[chunk];
-                unpack(vector, numbers);
+            for (int first = key_group; first < keys; first += BATCH * num_key_groups) {
+                uint4 vectors[BATCH];
 #pragma unroll
-                for (int h = 0; h < HEADS; h++) {
+                for (int b = 0; b < BATCH; b++) {
+                    const int key = first + b * num_key_groups;
+                    if (key < keys) {
+                        vectors[b] = reinterpret_cast<const uint4*>(value_cache + rows[key])[chunk];
+                    }
+                }
 #pragma unroll
-                    for (int i = 0; i < VECTOR; i++) {
-                        sums[h][i] += weights[key][h] * numbers[i];
+                for (int b = 0; b < BATCH; b++) {
+                    const int key = first + b * num_key_groups;
+                    if (key < keys) {
+                        add_weighted(sums, vectors[b], weights[key]);
                     }
                 }
             }
         }
     }
 
-    // The key groups' sums meet in shared memory, the lanes' totals in registers.
-    for (int distance = 16; distance > 0; distance /= 2) {
-        total += __shfl_xor_sync(ALL_LANES, total, distance);
-    }
-    if (lane == 0) {
-        totals[warp] = total;
-    }
+    // The threads' sums meet in shared memory, the lanes' totals in registers.
     if (key_group < num_key_groups) {
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
+            float* sum = partial + (key_group * HEADS + h) * head_dim + chunk * VECTOR;
 #pragma unroll
             for (int i = 0; i < VECTOR; i++) {
-                partial[(key_group * HEADS + h) * head_dim + chunk * VECTOR + i] = sums[h][i];
+                sum[i] = sums[h][i];
             }
         }
     }
-    __syncthreads();  // all partial sums and totals are there
+    if (warp < heads) {
+        for (int distance = 16; distance > 0; distance /= 2) {
+            total += __shfl_xor_sync(ALL_LANES, total, distance);
+        }
+        if (lane == 0) {
+            totals[warp] = total;
+        }
+    }
+    __syncthreads();  // all sums and totals are written
     for (int i = threadIdx.x; i < heads * head_dim; i += THREADS) {
         float sum = 0.0f;
         for (int g = 0; g < num_key_groups; g++) {
