@@ -42,6 +42,7 @@ SUITES = (
     Suite("lint", 30, ("tests/kit/test_lint.py",)),
     Suite("unit tests", 90, ("tests/grader", "tests/test_handouts.py", "tests/references/test_oracle.py")),
     Suite("launchers", 30, ("tests/given",)),
+    Suite("engine", 60, ("tests/engine",)),
     Suite("emulator", 120, ("tests/emulator",)),
     Suite("solutions", 180, ("tests/kit/test_solutions.py", "tests/kit/test_starter.py", "tests/kit/test_nvcc.py")),
     Suite("alternatives", 90, ("tests/kit/test_alternatives.py",)),

@@ -1,182 +1,230 @@
-"""LLM and Scheduler over a fake model, in any order of requests, steps, aborts and failures."""
+"""LLM's calls one by one: options, refusals, generate, and what a failure leaves."""
 
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from given.requests import OutOfBlocks, RequestTooLong, SamplingParams, StepOutput, UnknownRequest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from given.requests import RequestTooLong, SamplingParams, UnknownRequest
 
-from tests.engine.fakes import LONGEST, VOCAB, stream_alone
+from tests.engine.fakes import EOS, LONGEST, VOCAB, stream_alone
 
-TOKENS = st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=20)
-PARAMS = st.builds(
-    SamplingParams,
-    temperature=st.sampled_from([0, 0, 0.7]),
-    top_k=st.sampled_from([0, 5]),
-    max_tokens=st.integers(1, 40),
-    seed=st.integers(0, 3),
-    ignore_eos=st.booleans(),
-)
-FAILURES = st.sampled_from([f"{moment} {kind}" for moment in ("before", "in") for kind in ("decode", "prefill")])
 GREEDY = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
+DRAWN = SamplingParams(temperature=0.9, seed=5, max_tokens=12, ignore_eos=True)
 
 
-class Requests(RuleBasedStateMachine):
-    """Knows of each unfinished request what it must answer and how much of that it has had."""
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_num_seqs": 0}, "max_num_seqs"),
+        ({"max_model_len": LONGEST + 1}, f"max_model_len must be a whole number from 1 to {LONGEST}"),
+        ({"block_size": -16}, "block_size"),
+        ({"num_blocks": 0}, "num_blocks"),
+        ({"num_blocks": 2.5}, "num_blocks"),
+        ({"max_num_batched_tokens": 0}, "max_num_batched_tokens"),
+        ({"num_blocks": 4, "kv_memory_bytes": 1 << 20}, "both"),
+        ({"kv_memory_bytes": 1023}, "one block of this model takes 1024 bytes"),
+    ],
+)
+def test_options_that_mean_nothing(llm_class: Any, model_dir: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        llm_class(str(model_dir), **options)
 
-    llm_class: Any
-    model_dir: Path
 
-    @initialize(
-        max_num_seqs=st.integers(1, 4),
-        num_blocks=st.integers(1, 10),
-        block_size=st.sampled_from([1, 4, 16]),
-        budget=st.sampled_from([None, 1, 24]),
-    )
-    def begin(self, max_num_seqs: int, num_blocks: int, block_size: int, budget: int | None) -> None:
-        self.llm = self.llm_class(
-            str(self.model_dir),
-            max_num_seqs=max_num_seqs,
-            num_blocks=num_blocks,
-            block_size=block_size,
-            max_num_batched_tokens=budget,
-        )
-        self.total, self.block_size, self.slots, self.budget = num_blocks, block_size, max_num_seqs, budget
-        self.longest = min(LONGEST, num_blocks * block_size)
-        self.wanted: dict[str, tuple[list[int], str]] = {}  # unfinished requests in order of arrival
-        self.given: dict[str, int] = {}
-        self.lengths: dict[str, int] = {}
-        self.ended: list[str] = []
-        self.steps = 0
-        self.number = 0
+@pytest.mark.parametrize(
+    ("options", "blocks", "longest"),
+    [
+        ({}, 8 * 4, LONGEST),
+        ({"max_num_seqs": 3, "max_model_len": 17}, 3 * 2, 17),
+        ({"kv_memory_bytes": 3 * 1024 + 1023}, 3, 48),
+        ({"num_blocks": 2, "block_size": 8}, 2, 16),
+    ],
+)
+def test_the_size_of_the_cache(
+    llm_class: Any, model_dir: Path, options: dict[str, int], blocks: int, longest: int
+) -> None:
+    llm = llm_class(str(model_dir), **options)
+    assert llm.stats()["total_blocks"] == llm.stats()["free_blocks"] == blocks
+    with pytest.raises(RequestTooLong):
+        llm.add_request("a", [1] * longest, GREEDY)
+    llm.add_request("a", [1] * (longest - 1), GREEDY)
+    ((_, _, reason),) = llm.step()
+    assert reason == "length"
 
-    # --- what users do ---
 
-    @rule(prompt=TOKENS, params=PARAMS, again=st.booleans())
-    def add(self, prompt: list[int], params: SamplingParams, again: bool) -> None:
-        name = self.ended.pop() if again and self.ended else f"request {self.number}"
-        self.number += 1
-        if len(prompt) >= self.longest:
-            with pytest.raises(RequestTooLong):
-                self.llm.add_request(name, prompt, params)
-            return
-        self.llm.add_request(name, prompt, params)
-        self.wanted[name] = stream_alone(prompt, params, self.longest)
-        self.given[name], self.lengths[name] = 0, len(prompt)
+@pytest.mark.parametrize(
+    ("prompt", "params", "message"),
+    [
+        ([], GREEDY, "empty"),
+        ([1, VOCAB], GREEDY, "outside 0"),
+        ([-1], GREEDY, "outside 0"),
+        ([1.5], GREEDY, "whole numbers"),
+        ([[1], [2, 3]], GREEDY, "whole numbers"),
+        (None, GREEDY, "whole numbers"),
+        ("text", GREEDY, "tokenizer.json is missing"),
+        ([1], SamplingParams(max_tokens=0), "max_tokens is 0"),
+        ([1], {"temperature": 0}, "SamplingParams, not dict"),
+        ([1] * LONGEST, GREEDY, "longest context"),
+    ],
+)
+def test_refused_requests_change_nothing(
+    llm_class: Any, model_dir: Path, prompt: Any, params: Any, message: str
+) -> None:
+    llm = llm_class(str(model_dir))
+    before = llm.stats()
+    with pytest.raises(ValueError, match=message):
+        llm.add_request("a", prompt, params)
+    with pytest.raises(ValueError, match=f"prompt 1: .*{message}"):
+        llm.generate([[1], prompt], [GREEDY, params])
+    assert llm.stats() == before
+    assert llm.step() == []
 
-    @rule()
-    def step(self) -> None:
-        running = self.running()
-        waiting = [name for name in self.wanted if name not in running]
-        before = self.llm.stats()
-        outputs = self.llm.step()
-        preempted = self.llm.stats()["preemptions"] - before["preemptions"]
-        kept = running[: len(running) - preempted]
-        served = [output.request_id for output in outputs]
-        # All that stay get a token; then come the waiting, the preempted before all others, none left out between.
-        assert served == (kept + running[len(kept) :] + waiting)[: len(served)]
-        assert len(served) >= len(kept)
-        assert served or not self.wanted
-        admitted = [self.lengths[name] for name in served[len(kept) :]]
-        assert self.budget is None or len(admitted) < 2 or len(kept) + sum(admitted) <= self.budget
-        self.steps += bool(served)
-        for output in outputs:
-            self.receive(output)
 
-    def receive(self, output: StepOutput) -> None:
-        tokens, reason = self.wanted[output.request_id]
-        index = self.given[output.request_id]
-        is_last = index + 1 == len(tokens)
-        assert output == (output.request_id, tokens[index], reason if is_last else None)
-        self.given[output.request_id] += 1
-        self.lengths[output.request_id] += 1
-        if is_last:
-            self.forget(output.request_id)
+def test_names(llm_class: Any, model_dir: Path) -> None:
+    """An id can be used again after its request has ended; nothing else than text is one."""
+    llm = llm_class(str(model_dir))
+    with pytest.raises(UnknownRequest, match="'a'"):
+        llm.abort("a")
+    with pytest.raises(ValueError, match="text"):
+        llm.add_request(3, [1], GREEDY)
+    for _ in range(2):
+        llm.add_request("a", [1], GREEDY)
+        llm.step()
+        llm.abort("a")
 
-    def forget(self, name: str) -> None:
-        del self.wanted[name], self.given[name], self.lengths[name]
-        self.ended.append(name)
 
-    @precondition(lambda self: self.wanted)
-    @rule(data=st.data())
-    def abort(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from(list(self.wanted)))
-        self.llm.abort(name)
-        self.forget(name)
+def test_generate_answers_in_the_order_of_the_prompts(llm_class: Any, model_dir: Path) -> None:
+    llm = llm_class(str(model_dir), max_num_seqs=4, num_blocks=20, block_size=4)
+    prompts = [[number + 1] * (1 + number % 7) for number in range(20)]
+    params = [
+        SamplingParams(temperature=number % 2, seed=number, max_tokens=1 + 2 * number, ignore_eos=number % 3 > 0)
+        for number in range(20)
+    ]
+    answers = llm.generate(prompts, params)
+    assert answers == [
+        (tokens, None, reason)
+        for tokens, reason in (stream_alone(*pair, LONGEST) for pair in zip(prompts, params, strict=True))
+    ]
+    assert llm.stats()["preemptions"] > 0
+    assert llm.generate([]) == []
 
-    # --- what goes wrong ---
 
-    @precondition(lambda self: self.ended)
-    @rule()
-    def abort_what_has_ended(self) -> None:
-        with pytest.raises(UnknownRequest, match=self.ended[-1]):
-            self.llm.abort(self.ended[-1])
+def test_generate_refuses_to_run_beside_other_requests(llm_class: Any, model_dir: Path) -> None:
+    llm = llm_class(str(model_dir))
+    llm.add_request("0", [1], GREEDY)
+    with pytest.raises(ValueError, match="1 added requests are unfinished"):
+        llm.generate([[1]], GREEDY)
+    with pytest.raises(ValueError, match="1 sampling_params for 2 prompts"):
+        llm_class(str(model_dir)).generate([[1], [2]], [GREEDY])
+    assert [token for (_, token, _) in llm.step()] == stream_alone([1], GREEDY, LONGEST)[0][:1]
 
-    @precondition(lambda self: self.wanted)
-    @rule(prompt=TOKENS)
-    def add_twice(self, prompt: list[int]) -> None:
-        with pytest.raises(ValueError, match="not finished"):
-            self.llm.add_request(next(iter(self.wanted)), prompt, GREEDY)
 
-    @rule(place=FAILURES, error=st.sampled_from([OutOfBlocks("none left"), RuntimeError("CUDA"), KeyboardInterrupt()]))
-    def step_that_may_fail(self, place: str, error: BaseException) -> None:
-        """It fails if it comes to that place. Then nothing was given, and all go on from the tokens they had."""
-        self.llm.model.fail = {place: error}
+def test_generate_leaves_nothing_behind_when_a_step_fails(llm_class: Any, model_dir: Path) -> None:
+    llm = llm_class(str(model_dir))
+    llm.model.fail = {"in decode": RuntimeError("an illegal memory access")}
+    with pytest.raises(RuntimeError, match="illegal"):
+        llm.generate([[1], [2, 3]], GREEDY)
+    assert not llm.has_unfinished_requests()
+    assert llm.stats()["free_blocks"] == llm.stats()["total_blocks"]
+    assert llm.generate([[2, 3]], GREEDY)[0].token_ids == stream_alone([2, 3], GREEDY, LONGEST)[0]
+
+
+def test_text_in_text_out(llm_class: Any, model_dir: Path, tmp_path: Path) -> None:
+    """The text has no end-of-sequence token, even where the tokenizer would show it."""
+    shutil.copy(model_dir / "config.json", tmp_path)
+    (tmp_path / "tokenizer.json").write_text(WORDS)
+    llm = llm_class(str(tmp_path))
+    params = SamplingParams(temperature=0, max_tokens=60)
+    prompts = [f"t{number}" for number in range(VOCAB)]
+    reasons = set()
+    for number, answer in enumerate(llm.generate(prompts, params)):
+        tokens, reason = stream_alone([number], params, LONGEST)
+        assert answer.token_ids == tokens
+        words = tokens[:-1] if reason == "stop" else tokens
+        assert answer.text == " ".join(f"t{token}" for token in words)
+        reasons.add(reason)
+    assert "stop" in reasons
+    assert llm.generate("t3", params) == llm.generate(["t3"], params)
+
+
+WORDS = (
+    '{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null, '
+    '"pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": null, "decoder": null, '
+    '"model": {"type": "WordLevel", "unk_token": "t0", "vocab": {'
+    + ", ".join(f'"t{number}": {number}' for number in range(VOCAB))
+    + "}}}"
+)
+
+
+@pytest.mark.parametrize("place", ["argmax", "copy", "sampling"])
+def test_a_seed_repeats_after_a_failure_anywhere(
+    llm_class: Any, model_dir: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    engine = sys.modules[llm_class.__module__]
+    llm = llm_class(str(model_dir))
+    prompts = {"a": [1, 2], "b": [3], "c": [4, 5, 6]}
+    for name, prompt in prompts.items():
+        llm.add_request(name, prompt, DRAWN)
+    got: dict[str, list[int]] = {name: [] for name in prompts}
+    owner, attribute = {
+        "argmax": (engine.ops, "argmax"),
+        "copy": (engine.cuda, "memcpy_dtoh"),
+        "sampling": (engine, "sample"),
+    }[place]
+    works = getattr(owner, attribute)
+    calls = 0
+
+    def fails_at_times(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls % 5 == 0:
+            raise RuntimeError("an error of the device")
+        return works(*arguments)
+
+    monkeypatch.setattr(owner, attribute, fails_at_times)
+    failures = 0
+    while llm.has_unfinished_requests():
         try:
-            self.step()
-        except type(error):
-            assert self.running() == []
-        self.llm.model.fail.clear()
-
-    # --- what always holds ---
-
-    def running(self) -> list[str]:
-        return [request.id for request in self.llm.scheduler.running]
-
-    @invariant()
-    def nothing_is_lost(self) -> None:
-        scheduler = self.llm.scheduler
-        running, waiting = self.running(), [request.id for request in scheduler.waiting]
-        assert running + waiting == list(self.wanted)
-        assert len(running) <= self.slots
-        stored = self.llm.cache.stored
-        assert {request.sequence: len(request.tokens) - 1 for request in scheduler.running} == {
-            sequence: len(tokens) for sequence, tokens in stored.items()
-        }
-        used = sum(-(-len(tokens) // self.block_size) for tokens in stored.values())
-        assert self.llm.stats() == {
-            "running": len(running),
-            "waiting": len(waiting),
-            "preemptions": scheduler.num_preemptions,
-            "steps": self.steps,
-            "free_blocks": self.total - used,
-            "total_blocks": self.total,
-        }
-        assert self.llm.has_unfinished_requests() == bool(self.wanted)
-
-    def teardown(self) -> None:
-        """All requests end, and soon: the oldest gets a token in every step."""
-        if not hasattr(self, "llm"):
-            return
-        for _ in range(sum(len(tokens) - self.given[name] for name, (tokens, _) in self.wanted.items())):
-            self.step()
-            self.nothing_is_lost()
-        assert not self.wanted
-        assert self.llm.step() == []
+            for name, token, _ in llm.step():
+                got[name].append(token)
+        except RuntimeError:
+            failures += 1
+            assert llm.stats()["free_blocks"] == llm.stats()["total_blocks"]
+    assert failures > 1
+    assert got == {name: stream_alone(prompt, DRAWN, LONGEST)[0] for name, prompt in prompts.items()}
 
 
-def test_any_order(llm_class: Any, model_dir: Path) -> None:
-    Requests.llm_class, Requests.model_dir = llm_class, model_dir
-    run_state_machine_as_test(
-        Requests, settings=settings(max_examples=200, stateful_step_count=40, deadline=None, database=None)
-    )
+def test_one_copy_back_in_a_greedy_step(llm_class: Any, model_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefill and decode together; logits are copied of the requests alone that draw their tokens."""
+    cuda = sys.modules[llm_class.__module__].cuda
+    copies: list[str] = []
+
+    def noted(name: str, copy: Any) -> Any:
+        def call(*arguments: Any) -> None:
+            copies.append(name)
+            copy(*arguments)
+
+        return call
+
+    for name in ("memcpy_dtoh", "memcpy_dtoh_async"):
+        monkeypatch.setattr(cuda, name, noted(name, getattr(cuda, name)))
+    llm = llm_class(str(model_dir))
+    llm.add_request("a", [1], GREEDY)
+    llm.step()
+    llm.add_request("b", [2], GREEDY)
+    copies.clear()
+    llm.model.launches.clear()
+    llm.step()
+    assert (llm.model.launches, copies) == (["decode", "prefill"], ["memcpy_dtoh"])
+    llm.add_request("c", [2], DRAWN)
+    copies.clear()
+    llm.step()
+    assert copies == ["memcpy_dtoh_async", "memcpy_dtoh"]
+
+
+def test_any_end_of_sequence_token_ends(llm_class: Any, model_dir: Path) -> None:
+    llm = llm_class(str(model_dir))
+    params = SamplingParams(temperature=0, max_tokens=60)
+    answers = llm.generate([[number] for number in range(VOCAB)], params)
+    assert {answer.token_ids[-1] for answer in answers if answer.finish_reason == "stop"} == set(EOS)
