@@ -75,7 +75,7 @@ class LLM:
         longest_prefill = max(self.max_length, min(max_num_batched_tokens, max_num_seqs * self.max_length))
         self.model.reserve(longest_prefill, max_num_seqs)
         self.cache = PagedKVCache(config, num_blocks, block_size, max_num_seqs, self.max_length)
-        self.scheduler = Scheduler(self.cache, max_num_batched_tokens)
+        self.scheduler = Scheduler(self.cache, max_num_batched_tokens, headroom=block_size)
         self._model_dir = model_dir
         self._requests: dict[str, Request] = {}
         self._num_blocks = num_blocks

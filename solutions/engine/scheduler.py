@@ -12,10 +12,6 @@ from typing import Protocol
 import numpy as np
 from given.requests import SamplingParams
 
-HEADROOM = 16
-"""A waiting request is admitted only if every running one could take this many further tokens as well (fewer when it
-ends before). Without it a request would come in and be preempted again a step later, its prefill wasted."""
-
 
 class Cache(Protocol):
     """What the scheduler asks of KVCache or PagedKVCache."""
@@ -50,12 +46,17 @@ class Scheduler:
     which is never preempted as long as others run, always gets on.
     """
 
-    def __init__(self, cache: Cache, max_num_batched_tokens: int) -> None:
+    def __init__(self, cache: Cache, max_num_batched_tokens: int, headroom: int) -> None:
         """`cache` has a sequence for each running request. A step computes at most `max_num_batched_tokens` tokens, one
-        for each decode and all of each prompt; but one prompt is admitted however long it is."""
+        for each decode and all of each prompt; but one prompt is admitted however long it is.
+
+        A waiting request is admitted only if all that then run have room for `headroom` further tokens each (for fewer
+        where they end before). Without it a request would come in and be preempted a step later, its prefill wasted.
+        """
         # solution s13.1: two queues, and the cache's sequences that nobody uses
         self.cache = cache
         self.max_num_batched_tokens = max_num_batched_tokens
+        self.headroom = headroom
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.num_preemptions = 0
@@ -89,11 +90,11 @@ class Scheduler:
         budget = self.max_num_batched_tokens - len(self.running)
         if not self.waiting or not self._free_sequences:
             return admitted
-        demand = {request.sequence: _tokens_soon(request) for request in self.running}
+        demand = {request.sequence: self._tokens_soon(request) for request in self.running}
         while self.waiting and self._free_sequences:
             request, sequence = self.waiting[0], self._free_sequences[-1]
             # A prefill stores all tokens; of those to come, the last one is never stored.
-            demand[sequence] = len(request.tokens) + _tokens_soon(request) - 1
+            demand[sequence] = len(request.tokens) + self._tokens_soon(request) - 1
             if (admitted and len(request.tokens) > budget) or not self.cache.can_extend(demand):
                 break
             budget -= len(request.tokens)
@@ -101,6 +102,10 @@ class Scheduler:
             self.running.append(self.waiting.popleft())
             admitted.append(request)
         return admitted
+
+    def _tokens_soon(self, request: Request) -> int:
+        """How many of the next `headroom` tokens the request will still get."""
+        return min(self.headroom, request.max_length - len(request.tokens))
 
     # end solution
 
@@ -125,12 +130,3 @@ class Scheduler:
         self._free_sequences.append(request.sequence)
         request.sequence = None
         # end solution
-
-
-# solution s13.1
-def _tokens_soon(request: Request) -> int:
-    """How many of the next HEADROOM tokens the request will still get."""
-    return min(HEADROOM, request.max_length - len(request.tokens))
-
-
-# end solution

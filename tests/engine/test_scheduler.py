@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from engine.scheduler import HEADROOM, Request, Scheduler
+from engine.scheduler import Request, Scheduler
 from given.requests import SamplingParams
 
 from grader import KIT
+
+HEADROOM = 16
 
 
 class Positions:
@@ -31,7 +33,7 @@ def request(name: str, length: int, new: int = 1) -> Request:
 
 
 def scheduler_with(*requests: Request, slots: int = 8, positions: int = 1000, budget: int = 1000) -> Scheduler:
-    scheduler = Scheduler(Positions(slots, positions), budget)
+    scheduler = Scheduler(Positions(slots, positions), budget, HEADROOM)
     for new in requests:
         scheduler.add(new)
     return scheduler
