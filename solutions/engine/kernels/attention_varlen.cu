@@ -1,5 +1,5 @@
-// attention_varlen: flash_attention over several sequences packed one behind the other: out[i, h] = sum over keys
-//                   j of p[j] · v[j, g], p = softmax over j of scale · q[i, h] · k[j, g], j of i's own sequence
+// attention_varlen: flash_attention over sequences packed one behind the other: out[i, h] = sum over keys j
+//            of i's own sequence of p[j] · v[j, g], p = softmax over j of scale · q[i, h] · k[j, g]
 //
 // out, q     [num_tokens, num_heads, head_dim] bf16, contiguous; out is written
 // k, v       [number of keys, num_kv_heads, head_dim] bf16; query head h uses head
@@ -9,7 +9,7 @@
 // Mask       causal, in each sequence aligned at the bottom right: query i of its L sees the keys
 //            0 … S − L + i of its S; none gives zeros
 // Launch     launch.toml [attention_varlen], over B, T, Hq, Hkv, D. Suggested: the blocks of flash_attention;
-//            each finds its sequence and tile in cu_seqlens_q, as the launch knows only the sum of the lengths
+//            each finds its sequence and tile in cu_seqlens_q, as the launch knows only the sum of lengths
 // Must hold  head_dim is a multiple of 8, at most 128, so rows begin at multiples of 16 bytes; shared memory
 //            does not grow with the lengths; up to 256 sequences cost a block little; masked keys and values,
 //            and those of other sequences, count for nothing, NaN too
@@ -49,6 +49,28 @@ __device__ void load_tile(float* tile, const __nv_bfloat16* rows, long long stri
         }
     }
 }
+
+// Adds p times one value to the outputs of the thread's queries, from query `first` of the four on.
+__device__ __forceinline__ void add_value(float (&o)[SHARE][PIECES][4], const float4& p, const float* value,
+                                          int head_dim, int first) {
+    const float weights[SHARE] = {p.x, p.y, p.z, p.w};
+#pragma unroll
+    for (int c = 0; c < PIECES; c++) {
+        const int d = 4 * (threadIdx.x + SIDE * c);
+        if (d < head_dim) {
+            const float4 piece = *reinterpret_cast<const float4*>(value + d);
+#pragma unroll
+            for (int i = 0; i < SHARE; i++) {
+                if (i >= first) {
+                    o[i][c][0] += weights[i] * piece.x;
+                    o[i][c][1] += weights[i] * piece.y;
+                    o[i][c][2] += weights[i] * piece.z;
+                    o[i][c][3] += weights[i] * piece.w;
+                }
+            }
+        }
+    }
+}
 // end solution
 
 extern "C" __global__ void attention_varlen(
@@ -60,10 +82,11 @@ extern "C" __global__ void attention_varlen(
     const long long q_stride = static_cast<long long>(num_heads) * head_dim;  // from one query to the next
     const long long kv_stride = static_cast<long long>(num_kv_heads) * head_dim;  // from one key to the next
     // solution s12.1: for each tile of keys: scores, new maximum, exponentials, rescaled sums
-    // Sequence b has blocks from cu_seqlens_q[b] / TILE + b on: one more than its whole tiles, for what is left.
+    // Sequence b has the blocks from cu_seqlens_q[b] / TILE + b on, always enough for its tiles. Their starts
+    // rise with b, so a binary search finds the last one that is not behind this block.
     const int block = blockIdx.x;
     int sequence = 0;
-    for (int end = num_sequences; end - sequence > 1;) {  // it lies in sequence … end - 1
+    for (int end = num_sequences; end - sequence > 1;) {
         const int middle = (sequence + end) / 2;
         if (cu_seqlens_q[middle] / TILE + middle <= block) {
             sequence = middle;
@@ -77,18 +100,17 @@ extern "C" __global__ void attention_varlen(
     if (first >= L) {
         return;  // a block more than needed
     }
-    extern __shared__ float4 tiles[];  // [2][TILE][head_dim + PADDING] floats
-    __shared__ float probabilities[TILE]
-                                  [TILE + PADDING];  // [key][query], the queries of a thread side by side
-    __shared__ float maxima[TILE][SIDE];             // [query][thread]: each thread's part of a row
-    const int x = threadIdx.x, y = threadIdx.y;      // of a thread's keys, of its queries
+    extern __shared__ float4 tiles[];                 // [2][TILE][head_dim + PADDING] floats
+    __shared__ float4 probabilities[TILE][SIDE + 1];  // [key][thread]: those of its four queries
+    __shared__ float maxima[TILE][SIDE];              // [query][thread]: the largest of its four scores
+    const int x = threadIdx.x, y = threadIdx.y;
     const int width = head_dim + PADDING;
     float* q_tile = reinterpret_cast<float*>(tiles);
     float* kv_tile = q_tile + TILE * width;
     const int num_queries = min(TILE, L - first);
     const int num_keys = S - L + first + num_queries;  // those that the block's last query sees
-    const long long offset =
-        (q_start + first) * q_stride + head * head_dim;  // of the block's first query and output
+    // Where the rows of the block's first query begin, in q and out.
+    const long long offset = (q_start + first) * q_stride + head * head_dim;
     const long long kv_offset = k_start * kv_stride + kv_head * head_dim;
     const __nv_bfloat16* keys = k + kv_offset;
     const __nv_bfloat16* values = v + kv_offset;
@@ -155,9 +177,8 @@ extern "C" __global__ void attention_varlen(
             l[i] *= factor;
 #pragma unroll
             for (int j = 0; j < SHARE; j++) {
-                const float p = expf(scores[i][j] - base);
-                l[i] += p;
-                probabilities[x + SIDE * j][SHARE * y + i] = p;
+                scores[i][j] = expf(scores[i][j] - base);
+                l[i] += scores[i][j];
             }
 #pragma unroll
             for (int c = 0; c < PIECES; c++) {
@@ -167,28 +188,25 @@ extern "C" __global__ void attention_varlen(
                 }
             }
         }
+#pragma unroll
+        for (int j = 0; j < SHARE; j++) {
+            probabilities[x + SIDE * j][y] =
+                make_float4(scores[0][j], scores[1][j], scores[2][j], scores[3][j]);
+        }
         __syncthreads();  // the probabilities and values are there
 
-        // O = O + P · V, without the keys that a query does not see: 0 · NaN would be NaN.
-        for (int key = 0; key < tile_keys; key++) {
-            const float4 weights = *reinterpret_cast<const float4*>(&probabilities[key][SHARE * y]);
-            const float p[SHARE] = {weights.x, weights.y, weights.z, weights.w};
+        // O = O + P · V, without the values that a query does not see: 0 · NaN would be NaN.
+        const int common = max(0, visible[0]);  // the thread's later queries see more
+        for (int key = 0; key < common; key++) {
+            add_value(o, probabilities[key][y], kv_tile + key * width, head_dim, 0);
+        }
+        for (int key = common; key < tile_keys; key++) {
+            int blind = 0;
 #pragma unroll
-            for (int c = 0; c < PIECES; c++) {
-                const int d = 4 * (x + SIDE * c);
-                if (d < head_dim) {
-                    const float4 value = *reinterpret_cast<const float4*>(kv_tile + key * width + d);
-#pragma unroll
-                    for (int i = 0; i < SHARE; i++) {
-                        if (key < visible[i]) {
-                            o[i][c][0] += p[i] * value.x;
-                            o[i][c][1] += p[i] * value.y;
-                            o[i][c][2] += p[i] * value.z;
-                            o[i][c][3] += p[i] * value.w;
-                        }
-                    }
-                }
+            for (int i = 0; i < SHARE; i++) {
+                blind += key >= visible[i];
             }
+            add_value(o, probabilities[key][y], kv_tile + key * width, head_dim, blind);
         }
     }
 

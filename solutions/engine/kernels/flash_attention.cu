@@ -1,5 +1,5 @@
-// flash_attention: out[i, h] = sum over keys j of p[j] · v[j, g], p = softmax over j of scale · q[i, h] · k[j, g]
-//                  in one pass over the keys, by the online softmax of the FlashAttention paper
+// flash_attention: out[i, h] = sum over keys j of p[j] · v[j, g], p = softmax over j of scale · q[i, h] ·
+//            k[j, g], in one pass over the keys, with the online softmax of the FlashAttention paper
 //
 // out, q     [L, num_heads, head_dim] bf16, contiguous; out is written
 // k, v       [S, num_kv_heads, head_dim] bf16; query head h uses head g = h / (num_heads / num_kv_heads)
@@ -7,8 +7,8 @@
 // Launch     launch.toml [flash_attention], over L, S, Hq, Hkv, D. Suggested: a block per (tile of queries,
 //            head), which brings a tile of keys, then of values, to shared memory
 // Must hold  head_dim is a multiple of 8, at most 128, so rows begin at multiples of 16 bytes; at most 48 KB
-//            of shared memory, however large S is; k and v requested at most 1.1 times per query head at L = 1
-//            and L = 16; masked keys and values count for nothing, NaN too
+//            of shared memory, however large S is; k and v are requested at most 1.1 times per query head at
+//            L = 1 and L = 16; masked keys and values count for nothing, NaN too
 // Numerics   scores, exponentials and sums stay float32; rounded once to bf16.
 #include <cuda_bf16.h>
 
@@ -45,6 +45,28 @@ __device__ void load_tile(float* tile, const __nv_bfloat16* rows, long long stri
         }
     }
 }
+
+// Adds p times one value to the outputs of the thread's queries, from query `first` of the four on.
+__device__ __forceinline__ void add_value(float (&o)[SHARE][PIECES][4], const float4& p, const float* value,
+                                          int head_dim, int first) {
+    const float weights[SHARE] = {p.x, p.y, p.z, p.w};
+#pragma unroll
+    for (int c = 0; c < PIECES; c++) {
+        const int d = 4 * (threadIdx.x + SIDE * c);
+        if (d < head_dim) {
+            const float4 piece = *reinterpret_cast<const float4*>(value + d);
+#pragma unroll
+            for (int i = 0; i < SHARE; i++) {
+                if (i >= first) {
+                    o[i][c][0] += weights[i] * piece.x;
+                    o[i][c][1] += weights[i] * piece.y;
+                    o[i][c][2] += weights[i] * piece.z;
+                    o[i][c][3] += weights[i] * piece.w;
+                }
+            }
+        }
+    }
+}
 // end solution
 
 extern "C" __global__ void flash_attention(__nv_bfloat16* __restrict__ out,
@@ -56,18 +78,18 @@ extern "C" __global__ void flash_attention(__nv_bfloat16* __restrict__ out,
     const long long q_stride = static_cast<long long>(num_heads) * head_dim;  // from one query to the next
     const long long kv_stride = static_cast<long long>(num_kv_heads) * head_dim;  // from one key to the next
     // solution s11.1: for each tile of keys: scores, new maximum, exponentials, rescaled sums
-    extern __shared__ float4 tiles[];  // [2][TILE][head_dim + PADDING] floats
-    __shared__ float probabilities[TILE]
-                                  [TILE + PADDING];  // [key][query], the queries of a thread side by side
-    __shared__ float maxima[TILE][SIDE];             // [query][thread]: each thread's part of a row
-    const int x = threadIdx.x, y = threadIdx.y;      // of a thread's keys, of its queries
+    extern __shared__ float4 tiles[];                 // [2][TILE][head_dim + PADDING] floats
+    __shared__ float4 probabilities[TILE][SIDE + 1];  // [key][thread]: those of its four queries
+    __shared__ float maxima[TILE][SIDE];              // [query][thread]: the largest of its four scores
+    const int x = threadIdx.x, y = threadIdx.y;
     const int width = head_dim + PADDING;
     float* q_tile = reinterpret_cast<float*>(tiles);
     float* kv_tile = q_tile + TILE * width;
     const int first = blockIdx.x * TILE;  // query of the block
     const int num_queries = min(TILE, L - first);
-    const int num_keys = S - L + first + num_queries;             // those that the block's last query sees
-    const long long offset = first * q_stride + head * head_dim;  // of the block's first query and output
+    const int num_keys = S - L + first + num_queries;  // those that the block's last query sees
+    // Where the rows of the block's first query begin, in q and out.
+    const long long offset = first * q_stride + head * head_dim;
     const __nv_bfloat16* keys = k + kv_head * head_dim;
     const __nv_bfloat16* values = v + kv_head * head_dim;
 
@@ -133,9 +155,8 @@ extern "C" __global__ void flash_attention(__nv_bfloat16* __restrict__ out,
             l[i] *= factor;
 #pragma unroll
             for (int j = 0; j < SHARE; j++) {
-                const float p = expf(scores[i][j] - base);
-                l[i] += p;
-                probabilities[x + SIDE * j][SHARE * y + i] = p;
+                scores[i][j] = expf(scores[i][j] - base);
+                l[i] += scores[i][j];
             }
 #pragma unroll
             for (int c = 0; c < PIECES; c++) {
@@ -145,28 +166,25 @@ extern "C" __global__ void flash_attention(__nv_bfloat16* __restrict__ out,
                 }
             }
         }
+#pragma unroll
+        for (int j = 0; j < SHARE; j++) {
+            probabilities[x + SIDE * j][y] =
+                make_float4(scores[0][j], scores[1][j], scores[2][j], scores[3][j]);
+        }
         __syncthreads();  // the probabilities and values are there
 
-        // O = O + P · V, without the keys that a query does not see: 0 · NaN would be NaN.
-        for (int key = 0; key < tile_keys; key++) {
-            const float4 weights = *reinterpret_cast<const float4*>(&probabilities[key][SHARE * y]);
-            const float p[SHARE] = {weights.x, weights.y, weights.z, weights.w};
+        // O = O + P · V, without the values that a query does not see: 0 · NaN would be NaN.
+        const int common = max(0, visible[0]);  // the thread's later queries see more
+        for (int key = 0; key < common; key++) {
+            add_value(o, probabilities[key][y], kv_tile + key * width, head_dim, 0);
+        }
+        for (int key = common; key < tile_keys; key++) {
+            int blind = 0;
 #pragma unroll
-            for (int c = 0; c < PIECES; c++) {
-                const int d = 4 * (x + SIDE * c);
-                if (d < head_dim) {
-                    const float4 value = *reinterpret_cast<const float4*>(kv_tile + key * width + d);
-#pragma unroll
-                    for (int i = 0; i < SHARE; i++) {
-                        if (key < visible[i]) {
-                            o[i][c][0] += p[i] * value.x;
-                            o[i][c][1] += p[i] * value.y;
-                            o[i][c][2] += p[i] * value.z;
-                            o[i][c][3] += p[i] * value.w;
-                        }
-                    }
-                }
+            for (int i = 0; i < SHARE; i++) {
+                blind += key >= visible[i];
             }
+            add_value(o, probabilities[key][y], kv_tile + key * width, head_dim, blind);
         }
     }
 
