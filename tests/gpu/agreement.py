@@ -43,6 +43,7 @@ def cases(rng: np.random.Generator) -> Iterator[Case]:
     yield from row_cases(rng)
     yield from product_cases(rng)
     yield from head_cases(rng)
+    yield from cache_cases(rng)
 
 
 def row_cases(rng: np.random.Generator) -> Iterator[Case]:
@@ -77,6 +78,32 @@ def head_cases(rng: np.random.Generator) -> Iterator[Case]:
             q = bf16(rng, length, heads, dim, scale=2)
             k, v = bf16(rng, keys, kv_heads, dim), bf16(rng, keys, kv_heads, dim)
             yield "attention", (Out(q.shape), q, k, v, dim**-0.5), (oracle.attention(q, k, v, dim**-0.5),)
+
+
+def cache_cases(rng: np.random.Generator) -> Iterator[Case]:
+    """Caches hold NaN wherever no token was written, and tables anything behind the blocks of a context."""
+    for heads, kv_heads, dim in ((12, 4, 24), (9, 3, 64), (32, 8, 64), (28, 4, 128), (3, 3, 8)):
+        for block_size, contexts in ((8, (1, 0, 33)), (16, (15, 16, 17, 700)), (32, (129, 2048))):
+            lengths, width = np.array(contexts, np.int32), max(contexts) // block_size + 2
+            blocks = len(contexts) * width
+            tables = rng.permutation(blocks).astype(np.int32).reshape(-1, width)
+            positions = [(table, np.arange(length)) for table, length in zip(tables, contexts, strict=True)]
+            rows = np.concatenate([table[j // block_size] * block_size + j % block_size for table, j in positions])
+            slot_mapping = np.append(rows, -1).astype(np.int32)
+            k, v = (bf16(rng, len(slot_mapping), kv_heads, dim) for _ in range(2))
+            empty = np.full((blocks, block_size, kv_heads, dim), np.nan, BF16)
+            written = oracle.write_kv(empty, empty, k, v, slot_mapping)
+            yield "write_kv", (InOut(empty), InOut(empty), k, v, slot_mapping), written
+            for table, length in zip(tables, contexts, strict=True):
+                table[-(-length // block_size) :] = -1
+            q = bf16(rng, len(contexts), heads, dim, scale=2)
+            caches = [expected.values for expected in written]
+            paged = (q, *caches, tables, lengths, dim**-0.5)
+            yield "paged_attention", (Out(q.shape), *paged), (oracle.paged_attention(*paged),)
+            slots = rng.permutation(len(contexts)).astype(np.int32)
+            k, v = (bf16(rng, len(contexts), max(contexts), kv_heads, dim) for _ in range(2))
+            decode = (q, k, v, slots, lengths, dim**-0.5)
+            yield "decode_attention", (Out(q.shape), *decode), (oracle.decode_attention(*decode),)
 
 
 def results(worker: Worker, operation: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
