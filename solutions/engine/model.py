@@ -1,12 +1,12 @@
-"""The Llama model: weights on the GPU, and the forward pass as a sequence of kernel launches.
+"""The Llama model: weights on the GPU, and a pass over tokens as a sequence of kernel launches.
 
-Nothing is kept between calls but the weights and the buffers: every call computes all positions of its prompt.
+`forward` computes all positions of one prompt. `prefill` and `decode`, for one sequence or a batch, keep keys and
+values in a cache, so that a further token costs the work of one token. The cache owns what is kept between calls.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-import ml_dtypes
 import numpy as np
 import pycuda.autoprimaryctx  # noqa: F401  (importing it creates the GPU context)
 from given import ops
@@ -16,9 +16,16 @@ from pycuda.gpuarray import GPUArray
 
 from .linear import linear
 from .rope import rope_tables
+
+# solution s08.2
+from .step_buffers import Activations, Buffers, Integers
+
+# end solution
 from .weights import load_model_weights
 
-BF16 = np.dtype(ml_dtypes.bfloat16)
+if TYPE_CHECKING:
+    from .kv_cache import KVCache
+    from .paged_kv_cache import PagedKVCache
 
 
 class LlamaModel:
@@ -31,7 +38,11 @@ class LlamaModel:
         weights = load_model_weights(model_dir)
         uploaded = {id(array): gpuarray.to_gpu(array) for array in weights.values()}
         self.weights = {name: uploaded[id(array)] for name, array in weights.items()}
+        self.layers = [LayerWeights.of(self.weights, layer) for layer in range(self.config.num_layers)]
+        self.cos, self.sin = map(gpuarray.to_gpu, rope_tables(self.config, self.config.max_position_embeddings))
+        self.scale = self.config.head_dim**-0.5
         self.buffers: Buffers | None = None
+        self.integers = Integers()
         # end solution
 
     def forward(
@@ -44,112 +55,269 @@ class LlamaModel:
         Raises ValueError for an empty prompt, one longer than max_position_embeddings, or an unknown id.
         """
         # solution s08.2: embedding, the blocks, the final norm, the head
-        buffers = self._prepare(np.asarray(ids))
-        ops.embedding(buffers.hidden, self.weights["model.embed_tokens.weight"], buffers.ids)
-        states = [buffers.hidden.get()] if hidden_states else []
-        for layer in range(self.config.num_layers):
-            self._attention(f"model.layers.{layer}.", buffers)
-            self._feed_forward(f"model.layers.{layer}.", buffers)
-            if hidden_states:
-                states.append(buffers.hidden.get())
+        prompt = self._checked(ids)
+        tokens = len(prompt)
+        b = self._prepare(tokens, 1, 2 * tokens)
+        device_ids, positions = self.integers.send(prompt, np.arange(tokens, dtype=np.int32))
+        states: list[np.ndarray] = []
+
+        def attend(layer: int) -> None:
+            ops.attention(b.attended, b.q, b.k, b.v, self.scale)
+
+        self._run(b, device_ids, positions, attend, states if hidden_states else None)
         rows = slice(-1, None) if last_only else slice(None)
-        logits = self._head(buffers.hidden[rows], buffers.normed[rows])
-        return (logits, states) if hidden_states else logits
+        logits = gpuarray.empty((1 if last_only else tokens, self.config.vocab_size), np.float32)
+        self._head(logits, b.hidden[rows], b.normed[rows])
+        return (logits.get(), states) if hidden_states else logits.get()
         # end solution
 
+    def prefill(
+        self, ids: Sequence[int] | np.ndarray, cache: "KVCache | PagedKVCache", sequence: int = 0
+    ) -> np.ndarray:
+        """Begin a sequence of the cache anew with a prompt: logits [vocab_size] float32 of its last token.
+
+        What the sequence held is forgotten. Raises ValueError for an empty prompt, an unknown id or sequence,
+        RequestTooLong and, with a paged cache, OutOfBlocks; then the cache is as it was.
+        """
+        # solution s09.4: as forward, but keys and values stay in the cache, and the head sees one row
+        return self._prefill([ids], cache, [sequence], packed=False).get()[0]
+        # end solution
+
+    def decode(self, token: int, cache: "KVCache | PagedKVCache", sequence: int = 0) -> np.ndarray:
+        """Append one token to a sequence that `prefill` began: logits [vocab_size] float32 of this token.
+
+        Raises ValueError for an unknown token, a sequence that is unknown or empty, RequestTooLong and, with a paged
+        cache, OutOfBlocks; then the cache is as it was.
+        """
+        # solution s09.4: a batch of one
+        return self.launch_decode([token], cache, [sequence]).get()[0]
+        # end solution
+
+    def prefill_batch(
+        self,
+        prompts: Sequence[Sequence[int] | np.ndarray],
+        cache: "KVCache | PagedKVCache",
+        sequences: Sequence[int] | None = None,
+    ) -> np.ndarray:
+        """As `prefill` for several prompts in one pass, packed one after the other: logits [B, vocab_size] float32.
+
+        sequences: distinct ones, one per prompt; 0 … B − 1 when None. Errors are those of prefill, also for another
+        number of sequences than prompts; then no sequence of the cache has changed.
+        """
+        # solution s12.2: pack them, and let attention_varlen keep them apart
+        return self.launch_prefill(prompts, cache, range(len(prompts)) if sequences is None else sequences).get()
+        # end solution
+
+    def decode_batch(
+        self,
+        ids: Sequence[int] | np.ndarray,
+        cache: "KVCache | PagedKVCache",
+        sequences: Sequence[int] | None = None,
+    ) -> np.ndarray:
+        """As `decode` with a token for each of several sequences in one pass: logits [B, vocab_size] float32.
+
+        sequences: distinct ones, one per token; 0 … B − 1 when None. Errors are those of decode, also for another
+        number of sequences than tokens; then no sequence of the cache has changed.
+        """
+        # solution s12.2: one row per sequence
+        return self.launch_decode(ids, cache, range(len(ids)) if sequences is None else sequences).get()
+        # end solution
+
+    # solution s12.2
+    def reserve(self, max_num_tokens: int, max_num_seqs: int) -> None:
+        """Make room for passes over so many tokens and sequences, so that none of these allocates."""
+        self._reserve(max_num_tokens, max_num_seqs)
+
+    def launch_prefill(
+        self,
+        prompts: Sequence[Sequence[int] | np.ndarray],
+        cache: "KVCache | PagedKVCache",
+        sequences: Sequence[int],
+    ) -> GPUArray:
+        """prefill_batch without waiting: the logits are on the GPU, valid until the next prefill is launched."""
+        return self._prefill(prompts, cache, sequences, packed=True)
+
+    def launch_decode(
+        self, ids: Sequence[int] | np.ndarray, cache: "KVCache | PagedKVCache", sequences: Sequence[int]
+    ) -> GPUArray:
+        """decode_batch without waiting: the logits are on the GPU, valid until the next decode is launched."""
+        tokens = self._checked(ids)
+        sequences = _checked_sequences(sequences, len(tokens))
+        starts = np.array([cache.length(sequence) for sequence in sequences])
+        if not starts.all():
+            raise ValueError(f"sequence {sequences[starts.argmin()]} holds no token yet: prefill it first")
+        size, width = len(tokens), cache.tables(sequences[:1]).size
+        # Room for the integers of the largest batch at once: a batch that grows shall not allocate at each step.
+        largest = max(size, self.buffers.max_num_seqs if self.buffers else 0)
+        b = self._prepare(size, size, (4 + width) * largest)
+        slots = cache.extend(dict.fromkeys(sequences, 1))
+        device_ids, positions, device_slots, context_lens, device_tables = self.integers.send(
+            tokens, starts, slots, starts + 1, cache.tables(sequences)
+        )
+
+        def attend(layer: int) -> None:
+            ops.write_kv(cache.key_caches[layer], cache.value_caches[layer], b.k, b.v, device_slots)
+            cache.attend(layer, b.attended, b.q, device_tables, context_lens, self.scale)
+
+        self._run(b, device_ids, positions, attend)
+        self._head(b.decode_logits, b.hidden, b.normed)
+        return b.decode_logits
+
+    def _prefill(
+        self,
+        prompts: Sequence[Sequence[int] | np.ndarray],
+        cache: "KVCache | PagedKVCache",
+        sequences: Sequence[int],
+        packed: bool,
+    ) -> GPUArray:
+        """Launch a prefill, by attention_varlen when packed, else (one prompt) by attention: logits on the GPU."""
+        checked = [self._checked(prompt) for prompt in prompts]
+        if not checked:
+            raise ValueError("the batch is empty: give at least one prompt")
+        sequences = _checked_sequences(sequences, len(checked))
+        counts = [len(prompt) for prompt in checked]
+        tokens, size = sum(counts), len(checked)
+        b = self._prepare(tokens, size, 3 * tokens + 2 * size + 1)
+        slots = cache.restart(dict(zip(sequences, counts, strict=True)))
+        ends = np.cumsum(counts)
+        device_ids, positions, device_slots, cu_seqlens, last_rows = self.integers.send(
+            np.concatenate(checked),
+            np.concatenate([np.arange(count) for count in counts]),
+            slots,
+            np.concatenate([[0], ends]),
+            ends - 1,
+        )
+
+        def attend(layer: int) -> None:
+            ops.write_kv(cache.key_caches[layer], cache.value_caches[layer], b.k, b.v, device_slots)
+            if packed:
+                ops.attention_varlen(b.attended, b.q, b.k, b.v, cu_seqlens, cu_seqlens, self.scale)
+            else:
+                ops.attention(b.attended, b.q, b.k, b.v, self.scale)
+
+        self._run(b, device_ids, positions, attend)
+        last = self._prepare(size, size, 0)
+        ops.embedding(last.branch, b.hidden, last_rows)  # a gather of rows, whatever the rows mean
+        self._head(last.prefill_logits, last.branch, last.normed)
+        return last.prefill_logits
+
+    # end solution
+
     # solution s08.2
-    def _prepare(self, ids: np.ndarray) -> "Buffers":
-        """The buffers for a prompt of this length, its ids uploaded."""
+    def _checked(self, ids: Sequence[int] | np.ndarray) -> np.ndarray:
+        """The ids as an array; raises ValueError for what is no list of ids, or too long."""
         config = self.config
+        ids = np.asarray(ids)
         if ids.ndim != 1 or not 1 <= len(ids) <= config.max_position_embeddings:
             raise ValueError(f"a prompt is 1 to {config.max_position_embeddings} ids, not of shape {ids.shape}")
         if not np.issubdtype(ids.dtype, np.integer) or ids.min() < 0 or ids.max() >= config.vocab_size:
             raise ValueError(f"ids must be integers from 0 to {config.vocab_size - 1}")
-        if self.buffers is None or len(ids) != self.buffers.ids.size:
-            self.buffers = Buffers.allocate(config, len(ids))
-        self.buffers.ids.set(ids.astype(np.int32))
-        return self.buffers
+        return ids
 
-    def _attention(self, prefix: str, buffers: "Buffers") -> None:
+    def _reserve(self, tokens: int, sequences: int) -> Buffers:
+        """Buffers for at least so many tokens and sequences."""
+        have = self.buffers
+        if have is None or tokens > have.max_num_tokens or sequences > have.max_num_seqs:
+            if have is not None:
+                tokens, sequences = max(tokens, have.max_num_tokens), max(sequences, have.max_num_seqs)
+            self.buffers = have = None  # the old ones go before the new ones come
+            self.buffers = have = Buffers(self.config, max(tokens, sequences), sequences)
+        return have
+
+    def _prepare(self, tokens: int, sequences: int, integers: int) -> Activations:
+        """Room for a pass, and what it reads and writes."""
+        buffers = self._reserve(tokens, sequences)
+        self.integers.reserve(integers)
+        return buffers.rows(tokens)
+
+    def _run(
+        self,
+        b: Activations,
+        ids: GPUArray,
+        positions: GPUArray,
+        attend: Callable[[int], None],
+        states: list[np.ndarray] | None = None,
+    ) -> None:
+        """Embedding and all blocks; `attend(layer)` launches b.attended = attention of b.q, and keeps what it will.
+
+        Copies of the hidden states are appended to `states`, if that is given.
+        """
+        ops.embedding(b.hidden, self.weights["model.embed_tokens.weight"], ids)
+        if states is not None:
+            states.append(b.hidden.get())
+        for layer, weights in enumerate(self.layers):
+            self._attention(weights, b, positions, layer, attend)
+            self._feed_forward(weights, b)
+            if states is not None:
+                states.append(b.hidden.get())
+
+    def _attention(
+        self, w: "LayerWeights", b: Activations, positions: GPUArray, layer: int, attend: Callable[[int], None]
+    ) -> None:
         """hidden += output projection of attention over the normalised hidden states."""
-        config, weights, b = self.config, self.weights, buffers
-        ops.rmsnorm(b.normed, b.hidden, weights[prefix + "input_layernorm.weight"], config.rms_norm_eps)
-        for name, out in (("q", b.q), ("k", b.k), ("v", b.v)):
-            linear(_rows(out), b.normed, weights[f"{prefix}self_attn.{name}_proj.weight"])
-        ops.rope(b.q, b.k, b.cos, b.sin, b.positions)
-        ops.attention(b.attended, b.q, b.k, b.v, config.head_dim**-0.5)
-        linear(b.branch, _rows(b.attended), weights[prefix + "self_attn.o_proj.weight"])
+        ops.rmsnorm(b.normed, b.hidden, w.attention_norm, self.config.rms_norm_eps)
+        linear(b.q_rows, b.normed, w.q)
+        linear(b.k_rows, b.normed, w.k)
+        linear(b.v_rows, b.normed, w.v)
+        ops.rope(b.q, b.k, self.cos, self.sin, positions)
+        attend(layer)
+        linear(b.branch, b.attended_rows, w.o)
         ops.residual_add(b.hidden, b.branch)
 
-    def _feed_forward(self, prefix: str, buffers: "Buffers") -> None:
+    def _feed_forward(self, w: "LayerWeights", b: Activations) -> None:
         """hidden += SwiGLU of the normalised hidden states."""
-        weights, b = self.weights, buffers
-        ops.rmsnorm(b.normed, b.hidden, weights[prefix + "post_attention_layernorm.weight"], self.config.rms_norm_eps)
-        linear(b.gate, b.normed, weights[prefix + "mlp.gate_proj.weight"])
-        linear(b.up, b.normed, weights[prefix + "mlp.up_proj.weight"])
+        ops.rmsnorm(b.normed, b.hidden, w.feed_forward_norm, self.config.rms_norm_eps)
+        linear(b.gate, b.normed, w.gate)
+        linear(b.up, b.normed, w.up)
         ops.silu_mul(b.gated, b.gate, b.up)
-        linear(b.branch, b.gated, weights[prefix + "mlp.down_proj.weight"])
+        linear(b.branch, b.gated, w.down)
         ops.residual_add(b.hidden, b.branch)
 
-    def _head(self, hidden: GPUArray, normed: GPUArray) -> np.ndarray:
+    def _head(self, logits: GPUArray, hidden: GPUArray, normed: GPUArray) -> None:
         """Logits [rows, vocab_size] float32 of these rows of the residual stream, and of no others."""
         ops.rmsnorm(normed, hidden, self.weights["model.norm.weight"], self.config.rms_norm_eps)
-        logits = gpuarray.empty((hidden.shape[0], self.config.vocab_size), np.float32)
         linear(logits, normed, self.weights["lm_head.weight"])
-        return logits.get()
 
     # end solution
 
 
 # solution s08.2
-@dataclass
-class Buffers:
-    """What a forward pass over one number of tokens reads and writes; allocated once for a length, then reused."""
+class LayerWeights(NamedTuple):
+    """The weights of one block. Looked up once: a name for each launch would cost more than the launch."""
 
-    ids: GPUArray  # [tokens] int32
-    positions: GPUArray  # [tokens] int32: 0, 1, 2 …
-    cos: GPUArray  # [tokens, head_dim / 2] float32
-    sin: GPUArray
-    hidden: GPUArray  # [tokens, hidden_size] bf16: the residual stream
-    normed: GPUArray  # [tokens, hidden_size]
-    branch: GPUArray  # [tokens, hidden_size]: what attention or the feed-forward block adds to the stream
-    q: GPUArray  # [tokens, num_heads, head_dim]
-    k: GPUArray  # [tokens, num_kv_heads, head_dim]
+    attention_norm: GPUArray
+    q: GPUArray
+    k: GPUArray
     v: GPUArray
-    attended: GPUArray  # [tokens, num_heads, head_dim]
-    gate: GPUArray  # [tokens, intermediate_size]
+    o: GPUArray
+    feed_forward_norm: GPUArray
+    gate: GPUArray
     up: GPUArray
-    gated: GPUArray
+    down: GPUArray
 
     @classmethod
-    def allocate(cls, config: LlamaConfig, tokens: int) -> "Buffers":
-        def empty(*shape: int) -> GPUArray:
-            return gpuarray.empty((tokens, *shape), BF16)
-
-        cos, sin = rope_tables(config, tokens)
-        hidden, inner = config.hidden_size, config.intermediate_size
-        heads, kv_heads = (config.num_heads, config.head_dim), (config.num_kv_heads, config.head_dim)
-        return cls(
-            ids=gpuarray.empty(tokens, np.int32),
-            positions=gpuarray.to_gpu(np.arange(tokens, dtype=np.int32)),
-            cos=gpuarray.to_gpu(cos),
-            sin=gpuarray.to_gpu(sin),
-            hidden=empty(hidden),
-            normed=empty(hidden),
-            branch=empty(hidden),
-            q=empty(*heads),
-            k=empty(*kv_heads),
-            v=empty(*kv_heads),
-            attended=empty(*heads),
-            gate=empty(inner),
-            up=empty(inner),
-            gated=empty(inner),
-        )
+    def of(cls, weights: dict[str, GPUArray], layer: int) -> "LayerWeights":
+        names = [
+            "input_layernorm",
+            *(f"self_attn.{name}_proj" for name in "qkvo"),
+            "post_attention_layernorm",
+            *(f"mlp.{name}_proj" for name in ("gate", "up", "down")),
+        ]
+        return cls(*(weights[f"model.layers.{layer}.{name}.weight"] for name in names))
 
 
-def _rows(array: GPUArray) -> GPUArray:
-    """A view of [tokens, heads, head_dim] as the matrix [tokens, heads · head_dim] that a linear layer takes."""
-    return array.reshape(array.shape[0], -1)
+# end solution
+
+
+# solution s09.4
+def _checked_sequences(sequences: Sequence[int], count: int) -> list[int]:
+    """The sequences as a list; raises ValueError unless there are `count` distinct ones."""
+    sequences = list(sequences)
+    if len(sequences) != count:
+        raise ValueError(f"{len(sequences)} sequences were given for {count} prompts or tokens: one for each")
+    if len(set(sequences)) != count:
+        raise ValueError(f"the sequences must be distinct, not {sequences}")
+    return sequences
 
 
 # end solution
