@@ -37,7 +37,7 @@ def ranking(logits: NDArray[np.float32]) -> NDArray[np.int64]:
 def draw_top_p(rng: Generator, logits: NDArray[np.float32], params: SamplingParams) -> float:
     """A top_p halfway between the mass of some number of tokens and of one less, so that rounding decides nothing."""
     shares = np.sort(probabilities(logits, params).values)[::-1]
-    count = rng.integers(1, max(1, np.count_nonzero(shares >= SMALLEST_SHARE)), endpoint=True)
+    count = int(rng.integers(1, max(1, int(np.sum(shares >= SMALLEST_SHARE))) + 1))
     return float(np.sum(shares[:count]) - shares[count - 1] / 2)
 
 
