@@ -36,8 +36,8 @@ def frequencies(worker: Worker, rng: Generator) -> None:
 
 
 @check("s10.5")
-def ties(worker: Worker, rng: Generator) -> None:
-    """Exactly top_k tokens stay, of equal ones the lowest ids; top_p keeps the token that reaches it."""
+def ties_and_extremes(worker: Worker, rng: Generator) -> None:
+    """Exactly top_k tokens stay, the lowest of equal ones; top_p keeps the one that reaches it; no NaN comes up."""
     for count, top_p, kept in ((4, 0.5, 2), (8, 0.75, 6), (4, 0.25, 1), (4, 0.26, 2), (16, 1 / 16, 1)):
         logits = np.full(count + 3, -np.inf, np.float32)
         logits[rng.permutation(count + 3)[:count]] = 3.5
@@ -49,11 +49,11 @@ def ties(worker: Worker, rng: Generator) -> None:
             expect_probabilities(worker, rounded, top_k=top_k)
             expect_cut(worker, rng, rounded, 1.5, top_k)
         expect_probabilities(worker, rounded, temperature=0)
+    expect_extremes(worker, rng)
 
 
-@check("s10.6")
-def extremes(worker: Worker, rng: Generator) -> None:
-    """Logits of ±10,000, −infinity and any temperature give no NaN; logits of which nothing follows are refused."""
+def expect_extremes(worker: Worker, rng: Generator) -> None:
+    """±10,000, −infinity and any temperature; what no token follows from is refused."""
     for size in (2, 50, 3000):
         logits = floats(rng, size, scale=1e4)
         logits[rng.integers(size, size=size // 3)] = -np.inf
@@ -67,7 +67,7 @@ def extremes(worker: Worker, rng: Generator) -> None:
             expect_error(partial(expect_probabilities, worker, logits, temperature=temperature), "ValueError")
 
 
-@check("s10.7")
+@check("s10.6")
 @property_check(
     size=st.integers(1, 60),
     spread=st.sampled_from([0.5, 2.0, 20.0]),
@@ -83,7 +83,7 @@ def property_of_parameters(
     expect_cut(worker, rng, np.round(logits) if rounded else logits, temperature, top_k)
 
 
-@check("s10.8")
+@check("s10.7")
 def seeds(worker: Worker, rng: Generator) -> None:
     """sample repeats with the generator's seed; at temperature 0 it takes the largest logit and no random number."""
     logits, seed = floats(rng, 1000), int(rng.integers(2**32))
