@@ -4,6 +4,7 @@
 values in a cache, so that a further token costs the work of one token. The cache owns what is kept between calls.
 """
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -311,8 +312,11 @@ class LayerWeights(NamedTuple):
 
 # solution s09.4
 def _checked_sequences(sequences: Sequence[int], count: int) -> list[int]:
-    """The sequences as a list; raises ValueError unless there are `count` distinct ones."""
-    sequences = list(sequences)
+    """The sequences as a list; raises ValueError unless there are `count` distinct whole numbers."""
+    try:
+        sequences = [operator.index(sequence) for sequence in sequences]
+    except TypeError:
+        raise ValueError(f"sequences are whole numbers, not {sequences!r}") from None
     if len(sequences) != count:
         raise ValueError(f"{len(sequences)} sequences were given for {count} prompts or tokens: one for each")
     if len(set(sequences)) != count:
