@@ -1,0 +1,62 @@
+"""A random-weight checkpoint of exactly Llama 3.2 1B's shape: speed depends on sizes, not on what the weights are."""
+
+import json
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+from safetensors.numpy import save_file
+
+from grader.given.config import LlamaConfig
+from grader.oracle.model import weight_shapes
+
+SETTINGS = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "vocab_size": 128_256,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 500_000.0,
+    "rope_scaling": {
+        "rope_type": "llama3",
+        "factor": 32.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 8192,
+    },
+    "max_position_embeddings": 131_072,
+    "tie_word_embeddings": True,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "bos_token_id": 128_000,
+    "eos_token_id": [128_001, 128_008, 128_009],
+    "torch_dtype": "bfloat16",
+}
+DEVIATION = 0.02
+DRAWN = 1 << 22
+"""So many different numbers are drawn; every weight repeats them from another place on."""
+
+
+def write_llama_1b(folder: Path, seed: int = 0) -> LlamaConfig:
+    """Write config.json and model.safetensors (2.5 GB) into `folder`; returns the configuration."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(SETTINGS, indent=2) + "\n", encoding="utf-8")
+    config = LlamaConfig.from_folder(folder)
+    rng = np.random.default_rng(seed)
+    numbers = (DEVIATION * rng.standard_normal(DRAWN, np.float32)).astype(ml_dtypes.bfloat16)
+    weights = {}
+    for name, shape in weight_shapes(config).items():
+        if name == "lm_head.weight":
+            continue  # tied
+        start = int(rng.integers(DRAWN))
+        is_norm = len(shape) == 1
+        flat = np.ones(shape, numbers.dtype) if is_norm else np.resize(np.roll(numbers, start), shape)
+        weights[name] = flat
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return config
