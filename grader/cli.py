@@ -15,6 +15,8 @@ from pathlib import Path
 
 from grader import VERSION, UsageError, release
 from grader.manifest import Check, Stage
+from grader.model import DEFAULT_MODEL
+from grader.model.command import run_model
 from grader.report.text import clean_line
 
 
@@ -47,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     grade.add_argument("--json", metavar="FILE", help="write the results there")
     grade.add_argument("--list", action="store_true", help="list the checks, grade nothing")
     grade.add_argument("--exit-zero", action="store_true", help="exit code 0 also when checks fail")
+    add_model_commands(commands)
     update = commands.add_parser("update", help="take a new release of the kit")
     update.set_defaults(run=release.run_update)
     update.add_argument("source", metavar="ZIP")
@@ -60,6 +63,13 @@ def _parser() -> argparse.ArgumentParser:
         pack.set_defaults(run=release.run_release)
         pack.add_argument("--into", default="dist", metavar="FOLDER")
     return parser
+
+
+def add_model_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The commands that bring a model and that run an engine on it."""
+    model = commands.add_parser("model", help="bring a model into models/")
+    model.set_defaults(run=run_model)
+    model.add_argument("model", nargs="?", default=DEFAULT_MODEL, metavar="NAME|FOLDER|HUB_ID")
 
 
 def _seed(text: str) -> int:

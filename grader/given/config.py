@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+LARGEST_HEAD = 128
+"""The kernels' contracts promise no larger head."""
+
 
 class ConfigError(ValueError):
     """A configuration file is missing, malformed, or describes a model that this engine does not run."""
@@ -77,6 +80,8 @@ class LlamaConfig:
             )
         if result.head_dim % 2:
             raise ConfigError(f"{config.file}: head_dim = {result.head_dim} is odd; rotary pairs need an even one")
+        if result.head_dim > LARGEST_HEAD:
+            raise ConfigError(f"{config.file}: head_dim = {result.head_dim} is over {LARGEST_HEAD}, the largest here")
         return result
 
 
@@ -138,10 +143,27 @@ def _found(value: Any) -> str:
 
 def _refuse_other_models(config: _Settings) -> None:
     """Settings that would change the computation, and that this engine would silently ignore."""
-    supported = {"model_type": "llama", "hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
+    supported = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "mlp_bias": False,
+        "partial_rotary_factor": 1.0,
+    }
     for key, wanted in supported.items():
         if config.get(key, wanted) != wanted:
             raise ConfigError(f"{config.file}: {key} = {config.get(key)!r} is not supported, only {wanted!r}")
+    features = {
+        "quantization_config": "quantised weights",
+        "sliding_window": "attention to a sliding window",
+        "num_local_experts": "a mixture of experts",
+        "num_experts": "a mixture of experts",
+        "n_routed_experts": "a mixture of experts",
+    }
+    for key, feature in features.items():
+        if config.get(key):
+            raise ConfigError(f"{config.file}: {key} asks for {feature}, which is not supported")
 
 
 def _rope_scaling(rope: _Settings) -> Llama3RopeScaling | None:
