@@ -1,0 +1,53 @@
+"""Answers are held against exact ones, and what is wrong with them is told."""
+
+from typing import Any
+
+import pytest
+
+from grader.answers import expect_answers, read_completions
+from grader.compare import Failure
+
+WANT = {"a": ([1, 2, 3, 4, 5, 6], "length"), "b": ([11, 12, 13, 14, 15, 16], "stop")}
+
+
+def failure(**got: Any) -> Failure:
+    with pytest.raises(Failure) as caught:
+        expect_answers({**WANT, **got}, WANT)
+    return caught.value
+
+
+def test_right_answers_pass() -> None:
+    expect_answers(WANT, WANT)
+    expect_answers({**WANT, "other": ([], "stop")}, WANT)
+
+
+def test_the_first_wrong_token_is_named_with_what_it_looks_like() -> None:
+    swapped = failure(a=([1, 2, 13, 14, 15, 16], "length"))
+    assert swapped.message == "Token 2 of the answer to a is 13; it must be 3."
+    assert "part of the answer to b" in swapped.evidence["hint"]
+    assert "was left out" in failure(a=([1, 3, 4, 5, 6, 7], "length")).evidence["hint"]
+    assert "came again" in failure(a=([1, 2, 2, 3, 4, 5], "length")).evidence["hint"]
+    assert "hint" not in failure(a=([1, 2, 99, 3, 4, 5], "length")).evidence
+
+
+def test_lengths_reasons_and_absent_answers() -> None:
+    assert "has 2 tokens; it must end after 6 (length)" in failure(a=([1, 2], "length")).message
+    assert "has 7 tokens; it must end after 6" in failure(b=([*WANT["b"][0], 17], "stop")).message
+    assert 'the finish reason "length"; it must be "stop"' in failure(b=(WANT["b"][0], "length")).message
+    with pytest.raises(Failure, match="Request b got no answer"):
+        expect_answers({"a": WANT["a"]}, WANT)
+
+
+def test_completions_have_their_form() -> None:
+    good = ([1, 2], None, "stop")
+    assert read_completions([good, ([], "text", "length")], 2, 9)[0].token_ids == [1, 2]
+    for value, said in (
+        (7, "must return a list"),
+        ([good], "1 completions for 2 prompts"),
+        ([good, ([1, 9], None, "stop")], "Completion 1 has the token 9"),
+        ([good, ([1.0], None, "stop")], "token of type float"),
+        ([good, ([1], None, "done")], "must be a Completion"),
+        ([good, None], "must be a Completion"),
+    ):
+        with pytest.raises(Failure, match=said):
+            read_completions(value, 2, 9)

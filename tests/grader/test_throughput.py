@@ -1,0 +1,236 @@
+"""Sane schedulers of every kind pass the bounds on drawn traces; toys, wrong answers and starvation do not."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from grader.answers import expect_answers
+from grader.compare import Failure
+from grader.errors import StudentError
+from grader.given.requests import SamplingParams
+from grader.oracle.scripted import ScriptedModel, scripted_model
+from grader.throughput import (
+    Observed,
+    drive,
+    expect_decode_steps,
+    expect_fair,
+    expect_lengths,
+    expect_no_starvation,
+    expect_other_steps,
+    expect_running,
+)
+from grader.trace import Request, Trace, random_trace, scripted_answers, skewed_trace
+from tests.grader import schedulers
+from tests.grader.schedulers import LLM, SANE, Engine
+
+SLOTS = 4
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> ScriptedModel:
+    return scripted_model(np.random.default_rng(0), tmp_path_factory.mktemp("scripted"))
+
+
+def draw(model: ScriptedModel, seed: int, last_arrival: int = 0, budget: int | None = None) -> Trace:
+    rng = np.random.default_rng(seed)
+    return skewed_trace(rng, model, max_num_seqs=SLOTS, last_arrival=last_arrival, token_budget=budget)
+
+
+def run(kind: type[Engine], model: ScriptedModel, trace: Trace, budget: int | None = None) -> Observed:
+    engine = kind(SLOTS, budget or float("inf"), model.successor, model.config.eos_token_ids)
+    return drive(engine, LLM, trace, model.config.vocab_size)
+
+
+def requests(*tokens: int) -> list[Request]:
+    params = [SamplingParams(max_tokens=count, ignore_eos=True) for count in tokens]
+    return [Request(f"r{i}", (i,), param, param.max_tokens) for i, param in enumerate(params)]
+
+
+@pytest.mark.parametrize("kind", SANE)
+@pytest.mark.parametrize(("last_arrival", "budget"), [(0, None), (30, 64), (60, None)])
+def test_sane_schedulers_pass(kind: type[Engine], model: ScriptedModel, last_arrival: int, budget: int | None) -> None:
+    for seed in range(3):
+        trace = draw(model, seed, last_arrival, budget)
+        seen = run(kind, model, trace, budget)
+        expect_answers(seen.answers, scripted_answers(trace, model))
+        expect_lengths(seen, trace)
+        expect_decode_steps(seen, trace, SLOTS, budget)
+        expect_other_steps(seen)
+        expect_running(seen, SLOTS, "there are as many slots")
+        expect_fair(seen, SLOTS)
+        assert seen.interruptions == 0
+
+
+@pytest.mark.parametrize("kind", [schedulers.Static, schedulers.OneByOne, schedulers.OneTokenAStep])
+def test_toys_need_too_many_decode_steps(kind: type[Engine], model: ScriptedModel) -> None:
+    for seed in range(3):
+        trace = draw(model, seed)
+        seen = run(kind, model, trace)
+        expect_answers(seen.answers, scripted_answers(trace, model))
+        with pytest.raises(Failure, match="Fill a slot in the step after its request ended") as caught:
+            expect_decode_steps(seen, trace, SLOTS)
+        assert caught.value.verdict == "TOO_SLOW"
+        assert caught.value.evidence["figure"] > caught.value.evidence["threshold"] > 0
+
+
+def test_what_was_seen_is_counted() -> None:
+    seen = drive(Engine(2), LLM, requests(2, 4, 3), 9)
+    assert [sorted(outputs) for outputs in seen.steps] == [
+        ["r0", "r1"], ["r0", "r1"], ["r1", "r2"], ["r1", "r2"], ["r2"]
+    ]  # fmt: skip
+    assert (seen.decode_steps, seen.other_steps, seen.most_running) == (4, 1, 2)
+    assert seen.tokens_per_step == 9 / 5
+    assert seen.longest_wait[0] == seen.most_overtaken[0] == seen.interruptions == 0
+    assert seen.answers["r2"] == ([0, 0, 0], "length")
+
+
+def test_prefills_that_hold_up_the_running_requests_are_starvation() -> None:
+    trace = [Request(f"r{i}", (i,), SamplingParams(max_tokens=n), n, i) for i, n in enumerate((9, 1, 1, 1, 1, 1, 1))]
+    seen = drive(schedulers.PrefillStarves(2), LLM, trace, 9)
+    assert seen.longest_wait == (6, "r0")
+    with pytest.raises(Failure, match="got no token in 6 steps in a row; at most 4"):
+        expect_no_starvation(seen)
+    expect_no_starvation(drive(Engine(2), LLM, trace, 9))
+
+
+def test_passing_over_a_request_again_and_again_is_unfair() -> None:
+    trace = requests(*[3] * 12)
+    with pytest.raises(
+        Failure, match="10 requests that were added after r1 got their first token before it; at most 3"
+    ):
+        expect_fair(drive(schedulers.NewestFirst(2), LLM, trace, 9), 3)
+
+
+def test_an_interrupted_request_is_noticed() -> None:
+    class Interrupts(Engine):
+        calls = 0
+
+        def step(self) -> Any:
+            self.calls += 1
+            outputs = super().step() if self.calls != 3 else [self.give("r1")]
+            return outputs
+
+    assert drive(Interrupts(2), LLM, requests(5, 5), 9).interruptions == 1
+
+
+def test_steps_without_a_decode_are_limited() -> None:
+    class Dawdles(Engine):
+        calls = 0
+
+        def step(self) -> Any:
+            self.calls += 1
+            return super().step() if self.calls % 2 else []
+
+    seen = drive(Dawdles(2), LLM, requests(4, 4), 9)
+    assert seen.other_steps == 4
+    with pytest.raises(Failure, match="In 4 steps no running request got a token, for 2 requests; at most 2"):
+        expect_other_steps(seen)
+
+
+def test_too_few_at_once_is_told() -> None:
+    seen = drive(schedulers.OneByOne(), LLM, requests(2, 2), 9)
+    with pytest.raises(Failure, match="At most 1 of the requests got a token in one step; 2 must, because memory"):
+        expect_running(seen, 2, "memory suffices for them")
+
+
+def test_aborted_and_refused_requests(model: ScriptedModel) -> None:
+    class Refuses(Engine):
+        def add_request(self, name: str, prompt: list[int], params: SamplingParams) -> None:
+            if len(prompt) > 50:
+                raise StudentError(("RequestTooLong", "ValueError"), "too long")
+            super().add_request(name, prompt, params)
+
+    params = SamplingParams(max_tokens=6, ignore_eos=True)
+    trace = [
+        Request("a", (1,), params, 6),
+        Request("b", (2,), params, 2, abort_after=2),
+        Request("big", (3,) * 51, params, 0, error="RequestTooLong"),
+        Request("c", (4,), params, 0, 1, abort_after=0),
+        Request("d", (5,), params, 6, 2),
+    ]
+    seen = drive(Refuses(2, successor=model.successor), LLM, trace, model.config.vocab_size)
+    assert seen.aborted == {"b", "c"}
+    assert set(seen.answers) == {"a", "d"}
+    expect_answers(seen.answers, scripted_answers(trace, model))
+    expect_lengths(seen, trace)
+    with pytest.raises(Failure, match="it must raise RequestTooLong"):
+        drive(Engine(2), LLM, trace, 9)
+
+
+def test_an_engine_that_never_ends_is_ended() -> None:
+    class Silent(Engine):
+        def step(self) -> Any:
+            return []
+
+    with pytest.raises(Failure, match=r"The last 21 steps gave no token, though 1 request is unfinished") as caught:
+        drive(Silent(), LLM, requests(4), 9)
+    assert caught.value.verdict == "TIMEOUT"
+
+
+def answers_with(outputs: Any, unfinished: object = False) -> Failure:
+    """The failure of an engine that gives these outputs in its first step."""
+
+    class Answers(Engine):
+        def step(self) -> Any:
+            self.calls = getattr(self, "calls", 0) + 1
+            return outputs if self.calls == 1 else [("r0", 0, "length")] if self.calls == 2 else outputs
+
+        def has_unfinished_requests(self) -> Any:
+            return unfinished
+
+    with pytest.raises(Failure) as caught:
+        drive(Answers(), LLM, requests(2), 9)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("outputs", "verdict", "said"),
+    [
+        (None, "INCORRECT_DTYPE", "step must return a list of StepOutput, not None"),
+        ([("r0", 1)], "INCORRECT_DTYPE", "each entry must be a StepOutput"),
+        ([(0, 1, None)], "INCORRECT_DTYPE", "each entry must be a StepOutput"),
+        ([("r0", np.int64(1), None)], "INCORRECT_DTYPE", "tokens are Python integers"),
+        ([("r0", True, None)], "INCORRECT_DTYPE", "tokens are Python integers"),
+        ([("r0", 9, None)], "INCORRECT_VALUE", "the token 9; the vocabulary is 0 … 8"),
+        ([("r0", 1, "done")], "INCORRECT_VALUE", "finish reason 'done'"),
+        ([("r0", 1, None), ("r0", 2, None)], "INCORRECT_VALUE", "gave request r0 two tokens"),
+        ([("r8", 1, None)], "INCORRECT_VALUE", "a token to r8, a request that was never added"),
+    ],
+)
+def test_an_output_of_another_form_is_refused(outputs: Any, verdict: str, said: str) -> None:
+    failure = answers_with(outputs)
+    assert failure.verdict == verdict
+    assert said in failure.message
+
+
+def test_the_end_must_be_the_end() -> None:
+    assert "has_unfinished_requests() is True" in answers_with([("r0", 1, None)], True).message
+    assert "a step still gave a token to r0" in answers_with([("r0", 1, None)]).message
+
+
+def test_a_request_without_a_finish_reason_at_its_limit_is_told() -> None:
+    class Forgets(Engine):
+        def give(self, name: str) -> tuple[str, int, str | None]:
+            return (*super().give(name)[:2], None)
+
+    with pytest.raises(Failure, match=r"Request r0 has its 2 tokens \(max_tokens\), but the step gave it no finish"):
+        drive(Forgets(), LLM, requests(2), 9)
+
+
+def test_a_token_after_the_end_is_refused() -> None:
+    class GoesOn(Engine):
+        def step(self) -> Any:
+            return [("r0", 1, "stop"), ("r1", 1, None)]
+
+    with pytest.raises(Failure, match=r'gave a token to r0, which had ended before \("stop"\)'):
+        drive(GoesOn(), LLM, requests(3, 3), 9)
+
+
+def test_an_answer_of_another_length_is_told() -> None:
+    trace = random_trace(np.random.default_rng(0), 9, 3, (4, 8))
+    seen = drive(Engine(eos=(0,)), LLM, trace, 9)
+    expect_lengths(seen, trace)
+    seen.tokens["r1"].pop()
+    with pytest.raises(Failure, match="The answer to r1 has"):
+        expect_lengths(seen, trace)
