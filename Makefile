@@ -9,11 +9,18 @@ STAGE      =
 CHECK      =
 FROM       =
 EXTRAS     =
+MODEL      =
+PROMPT     =
+TEMPERATURE =
+MAX_TOKENS =
+export PAGEDLAB_PROMPT = $(value PROMPT)
 
 KIT = .venv/bin/python -m grader
-SELECTION = $(if $(STAGE),--stage $(STAGE)) $(if $(CHECK),--check $(CHECK)) $(if $(SEED),--seed $(SEED))
+SELECTION = $(if $(STAGE),--stage $(STAGE)) $(if $(CHECK),--check $(CHECK)) $(if $(SEED),--seed $(SEED)) $(if $(MODEL),--model $(MODEL))
+TALKING = --submission $(SUBMISSION) --device $(DEVICE) $(if $(MODEL),--model $(MODEL)) \
+	$(if $(TEMPERATURE),--temperature $(TEMPERATURE)) $(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS))
 
-.PHONY: grade test setup update help
+.PHONY: grade test model generate chat setup update help
 .DEFAULT_GOAL = help
 
 grade: setup
@@ -22,6 +29,18 @@ grade: setup
 test: EXTRAS += dev model
 test: setup
 	@.venv/bin/python -m tests.run
+
+model: EXTRAS += model
+model: setup
+	@$(KIT) model $(MODEL)
+
+generate: EXTRAS += model
+generate: setup
+	@$(KIT) generate $(TALKING) -- "$$PAGEDLAB_PROMPT"
+
+chat: EXTRAS += model
+chat: setup
+	@$(KIT) chat $(TALKING)
 
 setup:
 	@command -v $(PYTHON) >/dev/null || { echo "PagedLab needs Python 3.11 or newer: install it (Debian, Ubuntu: apt install python3 python3-venv; macOS: brew install python)." >&2; exit 2; }
@@ -33,6 +52,9 @@ update: setup
 help::
 	@echo "make grade    grade starter/ (options: STAGE=3 CHECK=s03.1 SUBMISSION=folder DEVICE=auto|cpu|gpu SEED=n)"
 	@echo "make test     check that this kit works on this machine"
+	@echo "make model    bring SmolLM2, a small real model (93 MB); MODEL=folder or a Hugging Face id for another Llama"
+	@echo "make generate PROMPT=\"...\"    let your engine answer (options: MODEL= DEVICE= TEMPERATURE= MAX_TOKENS=)"
+	@echo "make chat     talk with your engine; the same options"
 	@echo "make setup    install what the kit needs into .venv/ (EXTRAS=gpu for a machine with an NVIDIA GPU)"
 	@echo "make update FROM=pagedlab-VERSION.zip    take a new release; your files in starter/ stay yours"
 

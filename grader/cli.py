@@ -18,6 +18,7 @@ from grader.manifest import Check, Stage
 from grader.model import DEFAULT_MODEL
 from grader.model.command import run_model
 from grader.report.text import clean_line
+from grader.talk import run_chat, run_generate
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -70,6 +71,17 @@ def add_model_commands(commands: "argparse._SubParsersAction[argparse.ArgumentPa
     model = commands.add_parser("model", help="bring a model into models/")
     model.set_defaults(run=run_model)
     model.add_argument("model", nargs="?", default=DEFAULT_MODEL, metavar="NAME|FOLDER|HUB_ID")
+    generate = commands.add_parser("generate", help="let an engine answer a prompt")
+    generate.set_defaults(run=run_generate)
+    generate.add_argument("prompt")
+    chat = commands.add_parser("chat", help="talk with an engine")
+    chat.set_defaults(run=run_chat)
+    for command in (generate, chat):
+        command.add_argument("--submission", default="starter", help="the folder that holds engine/ (starter)")
+        command.add_argument("--model", default=DEFAULT_MODEL, help=f"name in models/, or a folder ({DEFAULT_MODEL})")
+        command.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
+        command.add_argument("--temperature", type=float, default=0.0, help="0 takes the likeliest token (0)")
+        command.add_argument("--max-tokens", type=int, default=256, help="of an answer, at most (256)")
 
 
 def _seed(text: str) -> int:
