@@ -67,8 +67,9 @@ class LlamaModel:
 
         self._run(b, device_ids, positions, attend, states if hidden_states else None)
         rows = slice(-1, None) if last_only else slice(None)
-        logits = gpuarray.empty((1 if last_only else tokens, self.config.vocab_size), np.float32)
-        self._head(logits, b.hidden[rows], b.normed[rows])
+        hidden, normed = b.hidden[rows], b.normed[rows]
+        logits = gpuarray.empty((hidden.shape[0], self.config.vocab_size), np.float32)
+        self._head(logits, hidden, normed)
         return (logits.get(), states) if hidden_states else logits.get()
         # end solution
 
@@ -80,7 +81,7 @@ class LlamaModel:
         What the sequence held is forgotten. Raises ValueError for an empty prompt, an unknown id or sequence,
         RequestTooLong and, with a paged cache, OutOfBlocks; then the cache is as it was.
         """
-        # solution s09.4: as forward, but keys and values stay in the cache, and the head sees one row
+        # solution s09.4: as forward, but keeping keys and values, and with one row of logits
         return self._prefill([ids], cache, [sequence], packed=False).get()[0]
         # end solution
 
