@@ -1,8 +1,9 @@
 """Check the stored reference outputs: recompute them with transformers on the CPU and compare.
 
-    python reference_outputs/verify.py [FOLDER]
+    python reference_outputs/verify.py [NAME ...]
 
-FOLDER is that of the model (tiny/ beside this file). Exit code 1, and a line for each difference, unless
+NAME is that of a folder beside this file, `tiny` when none is given. Exit code 1, and a line for each difference,
+unless
 
 - every file's sha256 is the one that manifest.json records, and no file is missing or extra;
 - the prompts are those of prompts.json, and the tokenizer still turns their texts into the recorded ids;
@@ -19,31 +20,34 @@ from pathlib import Path
 
 import safetensors.torch
 import torch
-from build import TINY, compute, read_prompts, sha256
+from build import HERE, compute, file_names, locate, read_prompts, sha256
 
 FLOAT32_TOLERANCE = 1e-5
 BF16_TOLERANCE = 2.0
 
 
 def main() -> int:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else TINY
-    differences = list(differing_files(folder)) or list(differing_values(folder))
-    for difference in differences:
-        print(difference)
-    if not differences:
-        print("the reference outputs are those that transformers computes")
-    return 1 if differences else 0
+    code = 0
+    for name in sys.argv[1:] or ["tiny"]:
+        folder = HERE / name
+        differences = list(differing_files(folder)) or list(differing_values(folder))
+        for difference in differences:
+            print(f"{name}: {difference}")
+            code = 1
+        if not differences:
+            print(f"{name}: the reference outputs are those that transformers computes")
+    return code
 
 
 def differing_files(folder: Path) -> Iterator[str]:
     recorded = json.loads((folder / "expected" / "manifest.json").read_text(encoding="utf-8"))["files"]
-    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    for name in sorted(found - set(recorded) - {"expected/manifest.json"}):
-        yield f"{name}: the manifest does not know this file"
+    for name in file_names(folder):
+        if name not in recorded:
+            yield f"{name}: the manifest does not know this file"
     for name, digest in recorded.items():
-        if name not in found:
+        if not locate(folder, name).is_file():
             yield f"{name}: missing"
-        elif sha256(folder / name) != digest:
+        elif sha256(locate(folder, name)) != digest:
             yield f"{name}: its sha256 is not the recorded one"
 
 
@@ -58,7 +62,7 @@ def differing_values(folder: Path) -> Iterator[str]:
         if {key: tensor.shape for key, tensor in stored.items()} != {key: t.shape for key, t in recomputed.items()}:
             yield f"{name}: names or shapes of the tensors differ"
             continue
-        for kind in ("logits", "states"):
+        for kind in sorted({key.partition(".")[2] for key in stored}):
             yield from differing_rows(f"{name}, {kind}", kind, stored, recomputed)
 
 

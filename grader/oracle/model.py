@@ -201,6 +201,13 @@ class Reference:
     ids: NDArray[np.int32]
     float32: Forward
     bf16: Forward
+    last: int = 0
+    """Only the logits of so many tokens at the end are here, and no hidden states; 0 for all."""
+
+    @property
+    def rows(self) -> slice:
+        """Which rows of a forward pass's logits these are."""
+        return slice(-self.last, None) if self.last else slice(None)
 
 
 class LlamaOracle:

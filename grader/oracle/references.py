@@ -7,6 +7,7 @@
 import hashlib
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from grader import KIT
 from grader.given.config import ConfigError, LlamaConfig
 from grader.oracle.model import Forward, LlamaOracle, Reference, weight_shapes
 
-TINY = KIT / "reference_outputs" / "tiny"
+REFERENCES = KIT / "reference_outputs"
+TINY = REFERENCES / "tiny"
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -48,17 +50,26 @@ class ReferenceModel:
         return next(reference for reference in self.references if reference.name == name)
 
 
-def load_references(folder: Path = TINY) -> ReferenceModel:
-    """The model in `folder`/model with the references in `folder`/expected, each file as manifest.json records it.
+def load_references(folder: Path = TINY, model_dir: Path | None = None) -> ReferenceModel:
+    """The model in `model_dir` (`folder`/model) with the references in `folder`/expected, each file as manifest.json
+    records it.
 
     Raises ReferenceFileError.
     """
+    model_dir = model_dir or folder / "model"
     manifest = _read_manifest(folder / "expected" / "manifest.json")
-    _check_hashes(folder, manifest)
-    oracle = load_oracle(folder / "model")
-    prompts = manifest["prompts"]
-    references = (_read_reference(folder / "expected" / f"{prompt['name']}.safetensors", prompt) for prompt in prompts)
-    return ReferenceModel(folder / "model", oracle, tuple(references))
+    _check_hashes(folder, model_dir, manifest)
+    oracle = load_oracle(model_dir)
+    references = (
+        _read_reference(folder / "expected" / f"{prompt['name']}.safetensors", prompt, manifest.get("last", 0))
+        for prompt in manifest["prompts"]
+    )
+    return ReferenceModel(model_dir, oracle, tuple(references))
+
+
+def has_references(name: str) -> bool:
+    """Whether the kit holds reference outputs of the model of this name."""
+    return bool(re.fullmatch(r"[\w.-]+", name)) and (REFERENCES / name / "expected" / "manifest.json").is_file()
 
 
 def load_oracle(model_dir: Path) -> LlamaOracle:
@@ -86,16 +97,17 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     raise ReferenceFileError(f"{path} is not the manifest that reference_outputs/build.py writes; {_ADVICE}")
 
 
-def _check_hashes(folder: Path, manifest: dict[str, Any]) -> None:
+def _check_hashes(folder: Path, model_dir: Path, manifest: dict[str, Any]) -> None:
     for name, recorded in manifest["files"].items():
+        is_apart = name.startswith("model/") and model_dir.parent != folder
+        path = model_dir / name.removeprefix("model/") if is_apart else folder / name
+        advice = f"remove {model_dir} and run make model" if is_apart else _ADVICE
         try:
-            digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
         except OSError as error:
-            raise ReferenceFileError(f"{folder / name} cannot be read ({error.strerror}); {_ADVICE}") from None
+            raise ReferenceFileError(f"{path} cannot be read ({error.strerror}); {advice}") from None
         if digest != recorded:
-            raise ReferenceFileError(
-                f"{folder / name} is not the file that was recorded: its sha256 differs; {_ADVICE}"
-            )
+            raise ReferenceFileError(f"{path} is not the file that was recorded: its sha256 differs; {advice}")
 
 
 def _read_tensors(path: Path) -> dict[str, NDArray[Any]]:
@@ -107,15 +119,17 @@ def _read_tensors(path: Path) -> dict[str, NDArray[Any]]:
         raise ReferenceFileError(f"{path} is not a whole safetensors file ({error}); {_ADVICE}") from None
 
 
-def _read_reference(path: Path, prompt: dict[str, Any]) -> Reference:
+def _read_reference(path: Path, prompt: dict[str, Any], last: int) -> Reference:
+    """The reference of a prompt; with `last`, only of so many tokens at its end, and without hidden states."""
     tensors = _read_tensors(path)
 
     def forward(precision: str) -> Forward:
-        states = tensors[f"{precision}.states"].astype(np.float32)
-        return Forward(tensors[f"{precision}.logits"].astype(np.float32), list(states))
+        states = [] if last else list(tensors[f"{precision}.states"].astype(np.float32))
+        return Forward(tensors[f"{precision}.logits"].astype(np.float32), states)
 
+    ids = np.asarray(prompt["ids"], np.int32)
     try:
-        return Reference(prompt["name"], np.asarray(prompt["ids"], np.int32), forward("float32"), forward("bf16"))
+        return Reference(prompt["name"], ids, forward("float32"), forward("bf16"), last)
     except KeyError as error:
         raise ReferenceFileError(f"{path} has no tensor {error}; {_ADVICE}") from None
 
