@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,10 +29,18 @@ OP_T = 1
 """Take the operand's transpose."""
 
 _BFLOAT16, _FLOAT32 = np.dtype(bfloat16), np.dtype(np.float32)
-_DATA_TYPES = {_FLOAT32: 0, _BFLOAT16: 14}  # cudaDataType
+_INPUT_TYPES = {_BFLOAT16: 14}  # cudaDataType
+_DATA_TYPES = {_BFLOAT16: 14, _FLOAT32: 0}
 _COMPUTE_32F = 68
 _DISALLOW_REDUCED_PRECISION_REDUCTION = 16
 _GEMM_DEFAULT = -1
+_INT, _POINTER = ctypes.c_int, ctypes.c_void_p
+_SCALAR = ctypes.POINTER(ctypes.c_float)
+_GEMM_EX_TYPES: list[Any] = (
+    [_POINTER, _INT, _INT, _INT, _INT, _INT, _SCALAR]
+    + [_POINTER, _INT, _INT] * 2
+    + [_SCALAR, _POINTER, _INT, _INT, _INT, _INT]
+)
 _STATUS = {
     1: ("NOT_INITIALIZED", "the library could not be set up on this GPU"),
     3: ("ALLOC_FAILED", "no GPU memory is left for the library itself"),
@@ -71,10 +79,11 @@ def gemm_ex(
     bf16, c bf16 or float32; their shapes are not looked at. Sums are float32 throughout. With beta = 0 c is never read.
     Raises TypeError for other dtypes, CublasError for what cuBLAS refuses.
     """
-    for name, array, allowed in (("a", a, [_BFLOAT16]), ("b", b, [_BFLOAT16]), ("c", c, [_BFLOAT16, _FLOAT32])):
-        if getattr(array, "dtype", None) not in allowed or not hasattr(array, "gpudata"):
-            found = f"a {type(array).__name__} of dtype {getattr(array, 'dtype', 'none')}"
-            raise TypeError(f"gemm_ex: {name} is {found}, wanted a GPUArray of {' or '.join(map(str, allowed))}")
+    try:
+        a_type, b_type, c_type = _INPUT_TYPES[a.dtype], _INPUT_TYPES[b.dtype], _DATA_TYPES[c.dtype]
+        pointers = a.gpudata or 0, b.gpudata or 0, c.gpudata or 0  # an empty array has no memory
+    except (AttributeError, KeyError, TypeError):
+        raise _wrong_operand(a, b, c) from None
     if emulated_cublas is not None:
         try:
             emulated_cublas.gemm_ex(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, stream)
@@ -83,35 +92,67 @@ def gemm_ex(
         return
     from pycuda.driver import Context
 
-    handle = _handle(Context.get_current().handle)
-    _call("cublasSetStream_v2", handle, ctypes.c_void_p(0 if stream is None else stream.handle))
-    _call(
-        "cublasGemmEx", handle, trans_a, trans_b, m, n, k,
-        ctypes.byref(ctypes.c_float(alpha)), *_operand(a, lda), *_operand(b, ldb),
-        ctypes.byref(ctypes.c_float(beta)), *_operand(c, ldc), _COMPUTE_32F, _GEMM_DEFAULT,
+    library = _handle(Context.get_current().handle)
+    library.use(0 if stream is None else stream.handle)
+    # An engine calls this a hundred times a step: the types are declared once, so that ctypes converts plain integers.
+    status = library.gemm_ex(
+        library.handle, trans_a, trans_b, m, n, k, _constant(alpha), int(pointers[0]), a_type, lda,
+        int(pointers[1]), b_type, ldb, _constant(beta), int(pointers[2]), c_type, ldc, _COMPUTE_32F, _GEMM_DEFAULT,
     )  # fmt: skip
+    if status:
+        raise _failure("cublasGemmEx", status)
 
 
-def _operand(array: GPUArray, leading_dimension: int) -> tuple[ctypes.c_void_p, int, int]:
-    pointer = 0 if array.gpudata is None else int(array.gpudata)  # an empty array has no memory
-    return ctypes.c_void_p(pointer), _DATA_TYPES[array.dtype], leading_dimension
+def _wrong_operand(a: object, b: object, c: object) -> TypeError:
+    """Says which of the operands is no array of a type that is allowed there."""
+    for name, array, allowed in (("a", a, _INPUT_TYPES), ("b", b, _INPUT_TYPES), ("c", c, _DATA_TYPES)):
+        dtype = getattr(array, "dtype", None)
+        if not hasattr(array, "gpudata") or dtype not in allowed:
+            found = f"a {type(array).__name__} of dtype {dtype or 'none'}"
+            return TypeError(f"gemm_ex: {name} is {found}, wanted a GPUArray of {' or '.join(map(str, allowed))}")
+    return TypeError("gemm_ex: the operands must be GPUArrays")
+
+
+class _Handle:
+    """The library's state for one context: creating one takes milliseconds."""
+
+    def __init__(self) -> None:
+        self.gemm_ex = _library().cublasGemmEx
+        self.gemm_ex.argtypes = _GEMM_EX_TYPES
+        self.handle = ctypes.c_void_p()
+        self._stream: int | None = None
+        _call("cublasCreate_v2", ctypes.byref(self.handle))
+        # Partial sums of a product that is split along k would otherwise be rounded to bf16 before they are added.
+        _call("cublasSetMathMode", self.handle, _DISALLOW_REDUCED_PRECISION_REDUCTION)
+
+    def use(self, stream: int) -> None:
+        """Launch on this stream from now on."""
+        if stream != self._stream:
+            _call("cublasSetStream_v2", self.handle, ctypes.c_void_p(stream))
+            self._stream = stream
 
 
 @cache
-def _handle(context: int) -> ctypes.c_void_p:
-    """One library handle per context (given by its address, as the key): creating one takes milliseconds."""
-    handle = ctypes.c_void_p()
-    _call("cublasCreate_v2", ctypes.byref(handle))
-    # Partial sums of a product that is split along k would otherwise be rounded to bf16 before they are added.
-    _call("cublasSetMathMode", handle, _DISALLOW_REDUCED_PRECISION_REDUCTION)
-    return handle
+def _handle(context: int) -> _Handle:
+    """One for each context, which is given by its address, as the key."""
+    return _Handle()
+
+
+@lru_cache(64)
+def _constant(value: float) -> Any:
+    """A float32 in host memory, passed by its address."""
+    return ctypes.pointer(ctypes.c_float(value))
 
 
 def _call(function: str, *arguments: Any) -> None:
     status = getattr(_library(), function)(*arguments)
     if status:
-        name, meaning = _STATUS.get(status, (str(status), "see cuBLAS's documentation"))
-        raise CublasError(f"{function} failed with CUBLAS_STATUS_{name}: {meaning}")
+        raise _failure(function, status)
+
+
+def _failure(function: str, status: int) -> CublasError:
+    name, meaning = _STATUS.get(status, (str(status), "see cuBLAS's documentation"))
+    return CublasError(f"{function} failed with CUBLAS_STATUS_{name}: {meaning}")
 
 
 @cache
