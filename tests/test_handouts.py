@@ -155,8 +155,8 @@ def launcher_parameters(name: str) -> str:
 
 def launch_names(name: str) -> list[str]:
     """The dimension names of one kernel, in the order of its arguments."""
-    shapes = [symbol for array in CONTRACTS[name].arrays for symbol in array.shape]
-    return sorted({symbol for symbol in shapes if symbol.isidentifier()}, key=shapes.index)
+    symbols = " ".join(size for array in CONTRACTS[name].arrays for size in array.shape)
+    return list(dict.fromkeys(re.findall(r"[A-Za-z]\w*", symbols)))  # "B+1" names B
 
 
 def squeezed(text: str) -> str:
