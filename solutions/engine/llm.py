@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import pycuda.autoprimaryctx  # noqa: F401  (importing it creates the GPU context)
 import pycuda.driver as cuda
-from given import ops
+from given import graphs, ops
 from given.config import LlamaConfig
 from given.requests import Completion, RequestTooLong, SamplingParams, StepOutput, UnknownRequest
 from given.tokenizer import Tokenizer
@@ -39,6 +39,7 @@ class LLM:
         num_blocks: int | None = None,
         block_size: int = 16,
         max_num_batched_tokens: int | None = None,
+        enforce_eager: bool = True,
     ) -> None:
         """Load the model and allocate everything that steps will need.
 
@@ -47,7 +48,8 @@ class LLM:
         tokens, or in bytes for the keys and values of all layers; by default it suffices for max_num_seqs full
         contexts. No context is longer than the whole cache. max_num_batched_tokens: a step computes so many tokens at
         most, prompts and one for each decode, but one prompt always; by default 2,048, or a full context if that is
-        longer.
+        longer. enforce_eager: False allows decode steps to be recorded as CUDA graphs where there are any; nobody is
+        obliged to.
         Raises ValueError for an option that means nothing, or for both sizes of the cache at once; ConfigError and
         SafetensorsError, which name the file that is not usable, pass through.
         """
@@ -72,6 +74,8 @@ class LLM:
 
         self.config = config
         self.model = LlamaModel(model_dir)
+        if not enforce_eager and graphs.is_supported():
+            self.model.use_graphs()
         longest_prefill = max(self.max_length, min(max_num_batched_tokens, max_num_seqs * self.max_length))
         self.model.reserve(longest_prefill, max_num_seqs)
         self.cache = PagedKVCache(config, num_blocks, block_size, max_num_seqs, self.max_length)
@@ -243,7 +247,7 @@ class LLM:
     def _choose(self, requests: list[Request], logits: GPUArray, first: int) -> None:
         """Launch the greedy choice for these rows, which are rows first … of the step. The logits of a request that
         draws its tokens start for the host; they are there when the ids are, which are copied after them."""
-        ops.argmax(self._ids[first : first + len(requests)], logits)
+        ops.argmax(self._ids[first : first + len(requests)], logits, self.model.stream)
         for row, request in enumerate(requests):
             if request.params.temperature > 0:
                 cuda.memcpy_dtoh_async(self._host_logits[first + row], logits[row].gpudata)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pycuda.autoprimaryctx  # noqa: F401  (importing it creates the GPU context)
+import pycuda.driver as cuda
 from given import ops
 from given.config import LlamaConfig
+from given.graphs import Graphs
 from pycuda import gpuarray
 from pycuda.gpuarray import GPUArray
 
@@ -44,6 +46,8 @@ class LlamaModel:
         self.scale = self.config.head_dim**-0.5
         self.buffers: Buffers | None = None
         self.integers = Integers()
+        self.stream: cuda.Stream | None = None
+        self.graphs: Graphs | None = None
         # end solution
 
     def forward(
@@ -59,11 +63,11 @@ class LlamaModel:
         prompt = self._checked(ids)
         tokens = len(prompt)
         b = self._prepare(tokens, 1, 2 * tokens)
-        device_ids, positions = self.integers.send(prompt, np.arange(tokens, dtype=np.int32))
+        device_ids, positions = self.integers.send(prompt, np.arange(tokens, dtype=np.int32), stream=self.stream)
         states: list[np.ndarray] = []
 
         def attend(layer: int) -> None:
-            ops.attention(b.attended, b.q, b.k, b.v, self.scale)
+            ops.attention(b.attended, b.q, b.k, b.v, self.scale, self.stream)
 
         self._run(b, device_ids, positions, attend, states if hidden_states else None)
         rows = slice(-1, None) if last_only else slice(None)
@@ -128,7 +132,15 @@ class LlamaModel:
     # solution s12.2
     def reserve(self, max_num_tokens: int, max_num_seqs: int) -> None:
         """Make room for passes over so many tokens and sequences, so that none of these allocates."""
-        self._reserve(max_num_tokens, max_num_seqs)
+        if self.graphs is not None:
+            max_num_seqs = _padded(max_num_seqs)
+        self._prepare(max_num_tokens, max_num_seqs, 3 * max_num_tokens + 2 * max_num_seqs + 1)
+
+    def use_graphs(self) -> None:
+        """Record the launches of decode steps from now on, and replay them: at small batches a step is otherwise bound
+        by the time that the host needs for its launches."""
+        self.stream = cuda.Stream()
+        self.graphs = Graphs(self.stream)
 
     def launch_prefill(
         self,
@@ -148,22 +160,42 @@ class LlamaModel:
         starts = np.array([cache.length(sequence) for sequence in sequences])
         if not starts.all():
             raise ValueError(f"sequence {sequences[starts.argmin()]} holds no token yet: prefill it first")
-        size, width = len(tokens), cache.tables(sequences[:1]).size
+        size, tables = len(tokens), cache.tables(sequences)
+        rows = size if self.graphs is None else _padded(size)
         # Room for the integers of the largest batch at once: a batch that grows shall not allocate at each step.
-        largest = max(size, self.buffers.max_num_seqs if self.buffers else 0)
-        b = self._prepare(size, size, (4 + width) * largest)
+        largest = max(rows, self.buffers.max_num_seqs if self.buffers else 0)
+        b = self._prepare(rows, rows, (4 + tables[0].size) * largest)
         slots = cache.extend(dict.fromkeys(sequences, 1))
-        device_ids, positions, device_slots, context_lens, device_tables = self.integers.send(
-            tokens, starts, slots, starts + 1, cache.tables(sequences)
-        )
+        tables = cache.tables(sequences)
+        if rows > size:  # rows that no context is read for and nothing is written from
+            tokens, starts, tables = (_with_rows(array, rows, 0) for array in (tokens, starts, tables))
+            slots = _with_rows(slots, rows, -1)
+        context_lens = np.where(np.arange(rows) < size, starts + 1, 0)
+        device = self.integers.send(tokens, starts, slots, context_lens, tables, stream=self.stream)
+        if self.graphs is None:
+            self._decode(b, cache, *device)
+        else:
+            self.graphs.run((id(cache), rows), lambda: self._decode(b, cache, *device))
+        return b.decode_logits[:size] if rows > size else b.decode_logits
+
+    def _decode(
+        self,
+        b: Activations,
+        cache: "KVCache | PagedKVCache",
+        ids: GPUArray,
+        positions: GPUArray,
+        slots: GPUArray,
+        context_lens: GPUArray,
+        tables: GPUArray,
+    ) -> None:
+        """All launches of a decode step."""
 
         def attend(layer: int) -> None:
-            ops.write_kv(cache.key_caches[layer], cache.value_caches[layer], b.k, b.v, device_slots)
-            cache.attend(layer, b.attended, b.q, device_tables, context_lens, self.scale)
+            ops.write_kv(cache.key_caches[layer], cache.value_caches[layer], b.k, b.v, slots, self.stream)
+            cache.attend(layer, b.attended, b.q, tables, context_lens, self.scale, self.stream)
 
-        self._run(b, device_ids, positions, attend)
+        self._run(b, ids, positions, attend)
         self._head(b.decode_logits, b.hidden, b.normed)
-        return b.decode_logits
 
     def _prefill(
         self,
@@ -188,18 +220,19 @@ class LlamaModel:
             slots,
             np.concatenate([[0], ends]),
             ends - 1,
+            stream=self.stream,
         )
 
         def attend(layer: int) -> None:
-            ops.write_kv(cache.key_caches[layer], cache.value_caches[layer], b.k, b.v, device_slots)
+            ops.write_kv(cache.key_caches[layer], cache.value_caches[layer], b.k, b.v, device_slots, self.stream)
             if packed:
-                ops.attention_varlen(b.attended, b.q, b.k, b.v, cu_seqlens, cu_seqlens, self.scale)
+                ops.attention_varlen(b.attended, b.q, b.k, b.v, cu_seqlens, cu_seqlens, self.scale, self.stream)
             else:
-                ops.attention(b.attended, b.q, b.k, b.v, self.scale)
+                ops.attention(b.attended, b.q, b.k, b.v, self.scale, self.stream)
 
         self._run(b, device_ids, positions, attend)
         last = self._prepare(size, size, 0)
-        ops.embedding(last.branch, b.hidden, last_rows)  # a gather of rows, whatever the rows mean
+        ops.embedding(last.branch, b.hidden, last_rows, self.stream)  # a gather of rows, whatever the rows mean
         self._head(last.prefill_logits, last.branch, last.normed)
         return last.prefill_logits
 
@@ -222,6 +255,7 @@ class LlamaModel:
         if have is None or tokens > have.max_num_tokens or sequences > have.max_num_seqs:
             if have is not None:
                 tokens, sequences = max(tokens, have.max_num_tokens), max(sequences, have.max_num_seqs)
+            self._forget_graphs()
             self.buffers = have = None  # the old ones go before the new ones come
             self.buffers = have = Buffers(self.config, max(tokens, sequences), sequences)
         return have
@@ -229,8 +263,15 @@ class LlamaModel:
     def _prepare(self, tokens: int, sequences: int, integers: int) -> Activations:
         """Room for a pass, and what it reads and writes."""
         buffers = self._reserve(tokens, sequences)
-        self.integers.reserve(integers)
+        if integers > self.integers.size:
+            self._forget_graphs()
+            self.integers.reserve(integers)
         return buffers.rows(tokens)
+
+    def _forget_graphs(self) -> None:
+        """Recorded launches hold addresses that are about to change."""
+        if self.graphs is not None:
+            self.graphs.clear()
 
     def _run(
         self,
@@ -244,7 +285,7 @@ class LlamaModel:
 
         Copies of the hidden states are appended to `states`, if that is given.
         """
-        ops.embedding(b.hidden, self.weights["model.embed_tokens.weight"], ids)
+        ops.embedding(b.hidden, self.weights["model.embed_tokens.weight"], ids, self.stream)
         if states is not None:
             states.append(b.hidden.get())
         for layer, weights in enumerate(self.layers):
@@ -257,28 +298,28 @@ class LlamaModel:
         self, w: "LayerWeights", b: Activations, positions: GPUArray, layer: int, attend: Callable[[int], None]
     ) -> None:
         """hidden += output projection of attention over the normalised hidden states."""
-        ops.rmsnorm(b.normed, b.hidden, w.attention_norm, self.config.rms_norm_eps)
-        linear(b.q_rows, b.normed, w.q)
-        linear(b.k_rows, b.normed, w.k)
-        linear(b.v_rows, b.normed, w.v)
-        ops.rope(b.q, b.k, self.cos, self.sin, positions)
+        ops.rmsnorm(b.normed, b.hidden, w.attention_norm, self.config.rms_norm_eps, self.stream)
+        linear(b.q_rows, b.normed, w.q, self.stream)
+        linear(b.k_rows, b.normed, w.k, self.stream)
+        linear(b.v_rows, b.normed, w.v, self.stream)
+        ops.rope(b.q, b.k, self.cos, self.sin, positions, self.stream)
         attend(layer)
-        linear(b.branch, b.attended_rows, w.o)
-        ops.residual_add(b.hidden, b.branch)
+        linear(b.branch, b.attended_rows, w.o, self.stream)
+        ops.residual_add(b.hidden, b.branch, self.stream)
 
     def _feed_forward(self, w: "LayerWeights", b: Activations) -> None:
         """hidden += SwiGLU of the normalised hidden states."""
-        ops.rmsnorm(b.normed, b.hidden, w.feed_forward_norm, self.config.rms_norm_eps)
-        linear(b.gate, b.normed, w.gate)
-        linear(b.up, b.normed, w.up)
-        ops.silu_mul(b.gated, b.gate, b.up)
-        linear(b.branch, b.gated, w.down)
-        ops.residual_add(b.hidden, b.branch)
+        ops.rmsnorm(b.normed, b.hidden, w.feed_forward_norm, self.config.rms_norm_eps, self.stream)
+        linear(b.gate, b.normed, w.gate, self.stream)
+        linear(b.up, b.normed, w.up, self.stream)
+        ops.silu_mul(b.gated, b.gate, b.up, self.stream)
+        linear(b.branch, b.gated, w.down, self.stream)
+        ops.residual_add(b.hidden, b.branch, self.stream)
 
     def _head(self, logits: GPUArray, hidden: GPUArray, normed: GPUArray) -> None:
         """Logits [rows, vocab_size] float32 of these rows of the residual stream, and of no others."""
-        ops.rmsnorm(normed, hidden, self.weights["model.norm.weight"], self.config.rms_norm_eps)
-        linear(logits, normed, self.weights["lm_head.weight"])
+        ops.rmsnorm(normed, hidden, self.weights["model.norm.weight"], self.config.rms_norm_eps, self.stream)
+        linear(logits, normed, self.weights["lm_head.weight"], self.stream)
 
     # end solution
 
@@ -312,6 +353,17 @@ class LayerWeights(NamedTuple):
 
 
 # solution s09.4
+def _padded(rows: int) -> int:
+    """The number of rows of a recorded step: few different ones, since each costs a recording and memory."""
+    step = 1 if rows <= 2 else 4 if rows <= 8 else 8 if rows <= 64 else 16
+    return -(-rows // step) * step
+
+
+def _with_rows(array: np.ndarray, rows: int, value: int) -> np.ndarray:
+    """The array with further rows of this value."""
+    return np.concatenate([array, np.full((rows - len(array), *array.shape[1:]), value, array.dtype)])
+
+
 def _checked_sequences(sequences: Sequence[int], count: int) -> list[int]:
     """The sequences as a list; raises ValueError unless there are `count` distinct whole numbers."""
     try:

@@ -76,24 +76,24 @@ class Integers:
     """Takes a pass's integers (ids, positions, tables …) to the GPU in one copy that nobody waits for."""
 
     def __init__(self) -> None:
-        self._size = 0
+        self.size = 0
         self._turn = 0
         self._views: dict[tuple[tuple[int, ...], ...], list[GPUArray]] = {}
 
     def reserve(self, size: int) -> None:
         """Make room for `size` integers."""
-        if size <= self._size:
+        if size <= self.size:
             return
-        if self._size:
+        if self.size:
             cuda.Context.synchronize()  # a copy may still read the memory that goes
         self._views.clear()
         self._device = gpuarray.empty(size, np.int32)
         # Two in turn: while the copy from one may be under way, the next pass fills the other.
         self._hosts = [cuda.pagelocked_empty(size, np.int32) for _ in range(2)]
         self._copied = [cuda.Event() for _ in range(2)]
-        self._size = size
+        self.size = size
 
-    def send(self, *arrays: np.ndarray) -> list[GPUArray]:
+    def send(self, *arrays: np.ndarray, stream: cuda.Stream | None = None) -> list[GPUArray]:
         """The arrays as int32 arrays on the GPU, for the kernels launched until the next call."""
         self._turn = 1 - self._turn
         host, copied = self._hosts[self._turn], self._copied[self._turn]
@@ -102,8 +102,8 @@ class Integers:
         for array in arrays:
             host[end : end + array.size] = array.ravel()
             end += array.size
-        cuda.memcpy_htod_async(self._device.gpudata, host[:end])
-        copied.record()
+        cuda.memcpy_htod_async(self._device.gpudata, host[:end], stream)
+        copied.record(stream)
         return self._at(tuple([array.shape for array in arrays]))
 
     def _at(self, shapes: tuple[tuple[int, ...], ...]) -> list[GPUArray]:

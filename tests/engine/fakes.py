@@ -40,7 +40,7 @@ def copy_to_host(target: np.ndarray, source: np.ndarray) -> None:
     target[...] = source.reshape(-1)[: target.size].reshape(target.shape)
 
 
-def argmax(out: Array, x: Array) -> None:
+def argmax(out: Array, x: Array, stream: None) -> None:
     assert out.data.shape == x.data.shape[:1]
     out.data[:] = x.data.argmax(axis=-1)
 
@@ -88,6 +88,7 @@ class Model:
         self.config = LlamaConfig.from_folder(model_dir)
         self.fail: dict[str, Exception] = {}
         self.launches: list[str] = []
+        self.stream = None
 
     def reserve(self, max_num_tokens: int, max_num_seqs: int) -> None:
         self.max_num_tokens, self.max_num_seqs = max_num_tokens, max_num_seqs
