@@ -1,6 +1,6 @@
 # Targets for those who make the kit; this file is not part of the student release.
 
-.PHONY: starter release test-all verify-references
+.PHONY: starter release test-all verify-references calibrate
 
 test-all: EXTRAS += dev model
 test-all: setup
@@ -12,6 +12,10 @@ starter: setup
 release: setup
 	@$(KIT) release
 
+calibrate: EXTRAS += gpu
+calibrate: setup
+	@$(KIT) calibrate
+
 verify-references: EXTRAS += reference
 verify-references: setup
 	@.venv/bin/python reference_outputs/verify.py
@@ -20,4 +24,5 @@ help::
 	@echo "make starter              write starter/ anew from solutions/ (files you changed there are kept)"
 	@echo "make release              write dist/pagedlab-VERSION.zip for students"
 	@echo "make test-all             make test and the slow suites"
+	@echo "make calibrate            measure this machine's GPU with solutions/ and write it into grader/thresholds.toml"
 	@echo "make verify-references    recompute the reference outputs with transformers (installs torch)"

@@ -63,6 +63,10 @@ def _parser() -> argparse.ArgumentParser:
         pack = commands.add_parser("release", help="make the student release")
         pack.set_defaults(run=release.run_release)
         pack.add_argument("--into", default="dist", metavar="FOLDER")
+    if importlib.util.find_spec("grader.calibrate"):  # nor is this
+        from grader.calibrate import add_calibrate
+
+        add_calibrate(commands)
     return parser
 
 

@@ -96,6 +96,7 @@ class GradingPlugin:
         self._started = 0.0
         self._problem: BaseException | None = None
         self._completed = False
+        self._notes: dict[str, Any] = {}
 
     # Collection
 
@@ -162,6 +163,11 @@ class GradingPlugin:
     def device_kind(self) -> str:
         return self._device
 
+    @pytest.fixture
+    def notes(self) -> dict[str, Any]:
+        """Evidence that a check gives whether it passes or fails."""
+        return self._notes
+
     def _generator(self, check_id: str) -> np.random.Generator:
         stage, _, number = check_id[1:].partition(".")
         return np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=(int(stage), int(number))))
@@ -174,6 +180,7 @@ class GradingPlugin:
         check = self._checks[_check_id(item)]
         self._listener.check_started(check.id, self.titles[check.id])
         self._started = time.monotonic()
+        self._notes = {}
         untried = self._not_implemented(check) or self._skipped(check)
         if untried is not None:
             self._finish(check, untried)
@@ -276,7 +283,7 @@ class GradingPlugin:
             message=failure.message if failure else "",
             seconds=time.monotonic() - self._started,
             repro=self._repro(check.id),
-            evidence=failure.evidence if failure else {},
+            evidence=self._notes | (failure.evidence if failure else {}),
         )
         self.records[check.id] = record
         self._listener.check_finished(record)

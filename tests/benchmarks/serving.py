@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from grader import KIT
-from tests.benchmarks.llama_shape import write_llama_1b
+from grader.oracle.llama_shape import bench_model
 
 PROMPT, NEW = 128, 256
 BATCHES = (1, 32, 128)
@@ -46,7 +46,7 @@ class Bench:
     """One process's measurements; `figures` is what the JSON file holds."""
 
     def __init__(self, folder: Path, engine: Path) -> None:
-        self.config = write_llama_1b(folder)
+        self.config = bench_model(folder)
         self.folder = folder
         self.llm_module = import_engine(engine)
         import pycuda.driver as cuda

@@ -43,7 +43,7 @@ DRAWN = 1 << 22
 """So many different numbers are drawn; every weight repeats them from another place on."""
 
 
-def write_llama_1b(folder: Path, seed: int = 0) -> LlamaConfig:
+def bench_model(folder: Path, seed: int = 0) -> LlamaConfig:
     """Write config.json and model.safetensors (2.5 GB) into `folder`; returns the configuration."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(SETTINGS, indent=2) + "\n", encoding="utf-8")

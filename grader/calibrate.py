@@ -1,0 +1,87 @@
+"""`python -m grader calibrate`: measure this machine's GPU with the solutions and write it into thresholds.toml."""
+
+import argparse
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from grader import UsageError
+from grader.client import Worker
+from grader.compare import Failure
+from grader.connection import Clock
+from grader.device import NothingToGradeOn, choose_device
+from grader.oracle.llama_shape import bench_model
+from grader.timing import THRESHOLDS, Figure, Figures, load_figures, roofline_seconds
+from grader.workloads import WORKLOADS, Workload
+
+RUNS = 3
+"""The best of so many runs counts."""
+CALL_SECONDS = 3600.0
+
+
+def add_calibrate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    calibrate = commands.add_parser("calibrate", help="measure this machine's GPU with the solutions")
+    calibrate.set_defaults(run=run_calibrate)
+    calibrate.add_argument("--submission", default="solutions", help="the folder that holds engine/ (solutions)")
+    calibrate.add_argument("--only", nargs="+", default=[], metavar="WORKLOAD", help=f"of {', '.join(WORKLOADS)}")
+
+
+def run_calibrate(options: argparse.Namespace) -> int:
+    """The command; exit code 4 without a GPU. Raises UsageError for an unknown workload, or when the engine fails."""
+    unknown = set(options.only) - set(WORKLOADS)
+    if unknown:
+        raise UsageError(f"there is no workload {', '.join(sorted(unknown))}; known are {', '.join(WORKLOADS)}.")
+    try:
+        gpu = choose_device("gpu").name
+    except NothingToGradeOn as error:
+        print(f"PagedLab: nothing is measured: {error}", file=sys.stderr)
+        return 4
+    engine = Path(options.submission).resolve() / "engine"
+    figures = {name: dict(entries) for name, entries in load_figures().items()}
+    with tempfile.TemporaryDirectory(prefix="pagedlab-") as folder:
+        print(f"PagedLab: writing a model of Llama 3.2 1B's shape, then measuring the {gpu}", flush=True)
+        bench_model(Path(folder))
+        for name, workload in WORKLOADS.items():
+            if name in (options.only or WORKLOADS):
+                figure = measure(engine, Path(folder), workload)
+                print(
+                    f"  {name}  {figure.tokens_per_second:12,.1f} tokens/s  roofline {figure.roofline:.3f}", flush=True
+                )
+                figures.setdefault(gpu, {})[name] = figure
+    write_figures(figures)
+    return 0
+
+
+def measure(engine: Path, folder: Path, workload: Workload) -> Figure:
+    """The best of RUNS runs. Raises UsageError when the engine fails."""
+    best = Figure(0.0, 0.0)
+    for _ in range(RUNS):
+        worker = Worker(engine, Clock(call_seconds=CALL_SECONDS), emulated=False)
+        try:
+            timed = workload(worker, folder)
+            worker.release()
+            floor = roofline_seconds(worker, timed.bytes)
+        except Failure as failure:
+            raise UsageError(f"the engine that is measured fails: {failure}") from None
+        finally:
+            worker.end()
+        if timed.rate > best.tokens_per_second:
+            best = Figure(timed.rate, floor / timed.seconds)
+    return best
+
+
+def write_figures(figures: Figures, path: Path = THRESHOLDS) -> None:
+    """Write all figures into thresholds.toml below the comment at its head."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    head = [line for line in lines if line.startswith("#")]
+    for gpu, entries in sorted(figures.items()):
+        for name, figure in sorted(entries.items()):
+            numbers = [f"{key} = {_decimal(number)}" for key, number in asdict(figure).items()]
+            head += ["", f'[gpu."{gpu}".{name}]', *numbers]
+    path.write_text("\n".join(head) + "\n", encoding="utf-8")
+
+
+def _decimal(number: float) -> str:
+    """Four digits, with a decimal point, as TOML's decimals have it."""
+    return repr(float(f"{number:.4g}"))
