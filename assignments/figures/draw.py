@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from drawings import formats, launches, memory, online, products, reductions, rotation, transformer
+from drawings import caching, formats, launches, memory, online, products, reductions, rotation, transformer
 
 FIGURES = (
     launches.grid_of_threads,
@@ -22,6 +22,9 @@ FIGURES = (
     transformer.gqa_heads,
     transformer.causal_mask,
     transformer.llama_forward,
+    caching.recomputation,
+    caching.kv_cache_growth,
+    caching.slot_mapping,
     online.online_softmax,
     online.attention_tiles,
     online.score_row_memory,
