@@ -43,6 +43,7 @@ def ties_and_extremes(worker: Worker, rng: Generator) -> None:
         logits[rng.permutation(count + 3)[:count]] = 3.5
         expect_probabilities(worker, logits, top_p=top_p)
         expect_probabilities(worker, logits, top_k=kept)
+    expect_probabilities(worker, np.zeros(16, np.float32), top_k=8, top_p=0.5)
     for size in (5, 40, 2000):
         rounded: Array = np.round(floats(rng, size))
         for top_k in (1, 2, size // 3, size - 1):
