@@ -2,8 +2,9 @@
 
 Random weights of exactly Llama 3.2 1B's shape, random prompts, EOS ignored. Writes one JSON file:
 
-- decode at 1, 32 and 128 sequences: tokens a second, and which part of the roofline that is (the time in which the
-  copy bandwidth of this GPU would move the weights and the live keys and values once, over the time taken);
+- decode at 1, 32 and 128 sequences, launched one by one and replayed from CUDA graphs: tokens a second, and which part
+  of the roofline that is (the time in which the copy bandwidth of this GPU would move the weights and the live keys and
+  values once, over the time taken);
 - the same by transformers' `generate` with a static cache, on the same weights and prompts in the same process;
 - a trace of 256 requests with 100 to 1,024 tokens in and out; a prefill of 4,096 tokens; launches a step.
 """
@@ -85,9 +86,11 @@ class Bench:
         kv = 4 * config.num_layers * config.num_kv_heads * config.head_dim * context * batch
         return (weights + kv) / bandwidth
 
-    def decode(self, bandwidth: float) -> None:
+    def decode(self, bandwidth: float, eager: bool) -> None:
         for batch in BATCHES:
-            llm = self.llm_module.LLM(str(self.folder), max_num_seqs=batch, max_model_len=PROMPT + NEW + 16)
+            llm = self.llm_module.LLM(
+                str(self.folder), max_num_seqs=batch, max_model_len=PROMPT + NEW + 16, enforce_eager=eager
+            )
             prompts = self.prompts(batch)
             greedy = self.params(temperature=0.0, max_tokens=NEW, ignore_eos=True)
             llm.generate(prompts, self.params(temperature=0.0, max_tokens=4, ignore_eos=True))
@@ -103,21 +106,27 @@ class Bench:
             end = time.perf_counter()
             step = (end - prefilled) / (tokens / batch)
             floor = self.floor_seconds(batch, PROMPT + NEW / 2, bandwidth)
-            self.figures[f"decode {batch}"] = {
+            name = f"decode {batch}" + ("" if eager else " with graphs")
+            self.figures[name] = {
                 "tokens_per_second": tokens / (end - prefilled),
                 "generate_tokens_per_second": batch * NEW / (end - begin),
                 "milliseconds_per_step": 1000 * step,
                 "roofline_fraction": floor / step,
             }
-            print(f"decode {batch}: {self.figures[f'decode {batch}']}", flush=True)
+            print(f"{name}: {self.figures[name]}", flush=True)
             del llm
 
-    def trace(self, max_num_seqs: int = 256) -> None:
+    def trace(self, eager: bool, max_num_seqs: int = 256) -> None:
+        self.rng = np.random.default_rng(0)
         prompts = self.prompts(TRACE_REQUESTS, (SHORTEST, LONGEST))
         wanted = self.rng.integers(SHORTEST, LONGEST, size=TRACE_REQUESTS, endpoint=True)
         params = [self.params(temperature=0.0, max_tokens=int(n), ignore_eos=True) for n in wanted]
         llm = self.llm_module.LLM(
-            str(self.folder), max_num_seqs=max_num_seqs, max_model_len=2 * LONGEST, max_num_batched_tokens=8192
+            str(self.folder),
+            max_num_seqs=max_num_seqs,
+            max_model_len=2 * LONGEST,
+            max_num_batched_tokens=8192,
+            enforce_eager=eager,
         )
         llm.generate(prompts[:8], self.params(temperature=0.0, max_tokens=4, ignore_eos=True))
         steps = llm.stats()["steps"]
@@ -126,7 +135,8 @@ class Bench:
         seconds = time.perf_counter() - begin
         tokens = sum(len(completion.token_ids) for completion in completions)
         assert tokens == wanted.sum()
-        self.figures["trace"] = {
+        name = "trace" if eager else "trace with graphs"
+        self.figures[name] = {
             "requests": TRACE_REQUESTS,
             "seconds": seconds,
             "output_tokens_per_second": tokens / seconds,
@@ -135,7 +145,7 @@ class Bench:
             "steps": llm.stats()["steps"] - steps,
             "preemptions": llm.stats()["preemptions"],
         }
-        print(f"trace: {self.figures['trace']}", flush=True)
+        print(f"{name}: {self.figures[name]}", flush=True)
 
     def prefill(self, tokens: int = 4096) -> None:
         llm = self.llm_module.LLM(str(self.folder), max_num_seqs=1, max_model_len=tokens + 16)
@@ -212,9 +222,11 @@ def main() -> None:
         bench = Bench(Path(folder), (options.submission / "engine").resolve())
         bandwidth = bench.copy_bandwidth()
         bench.figures["copy_bytes_per_second"] = bandwidth
-        for measure in (bench.launches, lambda: bench.decode(bandwidth), bench.prefill, bench.trace):
-            measure()
-            options.json.write_text(json.dumps(bench.figures, indent=2) + "\n", encoding="utf-8")
+        bench.launches()
+        bench.prefill()
+        for eager in (True, False):
+            bench.decode(bandwidth, eager)
+            bench.trace(eager)
         if options.transformers:
             bench.transformers()
         options.json.write_text(json.dumps(bench.figures, indent=2) + "\n", encoding="utf-8")
