@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from drawings import caching, formats, launches, memory, online, products, reductions, rotation, transformer
+from drawings import caching, formats, launches, memory, online, packing, products, reductions, rotation, transformer
 
 FIGURES = (
     launches.grid_of_threads,
@@ -28,6 +28,10 @@ FIGURES = (
     online.online_softmax,
     online.attention_tiles,
     online.score_row_memory,
+    packing.static_batch,
+    packing.padding_and_packing,
+    packing.packed_mask,
+    packing.varlen_blocks,
 )
 
 
