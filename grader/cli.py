@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from grader import VERSION, UsageError, release
-from grader.manifest import Check, Stage
-from grader.model import DEFAULT_MODEL
+from grader.manifest import Check, Manifest, Stage
+from grader.model import DEFAULT_MODEL, find_model
 from grader.model.command import run_model
 from grader.report.text import clean_line
 from grader.talk import run_chat, run_generate
@@ -47,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     grade.add_argument("--check", nargs="+", action="extend", default=[], metavar="ID", help="only these checks")
     grade.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
     grade.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all drawn inputs (0)")
+    grade.add_argument("--model", default="tiny", help="run the checks that can on this model: smollm2-135m (tiny)")
     grade.add_argument("--json", metavar="FILE", help="write the results there")
     grade.add_argument("--list", action="store_true", help="list the checks, grade nothing")
     grade.add_argument("--exit-zero", action="store_true", help="exit code 0 also when checks fail")
@@ -104,7 +105,7 @@ def run_grade(options: argparse.Namespace) -> int:
     from grader.submission import MalformedSubmission
 
     manifest = load_manifest()
-    plan = manifest.select(options.stage, options.check)
+    plan = _plan(manifest, options)
     if options.list:
         return _list(plan, titles(plan))
     record = Path(options.json).resolve() if options.json else None
@@ -117,8 +118,9 @@ def run_grade(options: argparse.Namespace) -> int:
     try:
         device = choose_device(options.device)
         why = f" ({device.reason})" if device.reason else ""
-        terminal.start(plan, f"PagedLab {VERSION} grades {submission} on the {device.name}{why}")
-        outcome = grade(submission, manifest, plan, device, options.seed, terminal)
+        model = "" if options.model == "tiny" else f", with the model {options.model}"
+        terminal.start(plan, f"PagedLab {VERSION} grades {submission} on the {device.name}{why}{model}")
+        outcome = grade(submission, manifest, plan, device, options.seed, terminal, options.model)
     except NothingToGradeOn as error:
         return _say(str(error), 4)
     except MalformedSubmission as error:
@@ -136,6 +138,19 @@ def run_grade(options: argparse.Namespace) -> int:
         return report_fault("\n".join(outcome.faults))
     passed = all(check["verdict"] == "PASSED" for stage in outcome.results["stages"] for check in stage["checks"])
     return 0 if passed or options.exit_zero else 1
+
+
+def _plan(manifest: Manifest, options: argparse.Namespace) -> list[tuple[Stage, list[Check]]]:
+    """What to grade; on another model than tiny, which must be here and have references, only what can run on it."""
+    from grader.oracle.references import has_references
+
+    if options.model == "tiny":
+        return manifest.select(options.stage, options.check)
+    if not has_references(options.model):
+        raise UsageError(f"there are no reference outputs of {options.model!r}; MODEL={DEFAULT_MODEL} has them.")
+    if not options.list:
+        find_model(options.model)
+    return manifest.select_for_model(options.stage, options.check)
 
 
 def _list(plan: list[tuple[Stage, list[Check]]], titles: Mapping[str, str]) -> int:

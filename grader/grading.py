@@ -24,6 +24,7 @@ GRADER = Path(__file__).resolve().parent
 CHECKS = GRADER / "checks"
 DEFAULT_SUBMISSION = "starter"
 DEFAULT_SEED = 0
+DEFAULT_MODEL = "tiny"
 
 
 @dataclass
@@ -36,9 +37,18 @@ class Outcome:
 
 
 def grade(
-    submission: Path, manifest: Manifest, plan: Plan, device: GradedDevice, seed: int, terminal: Terminal
+    submission: Path,
+    manifest: Manifest,
+    plan: Plan,
+    device: GradedDevice,
+    seed: int,
+    terminal: Terminal,
+    model: str = DEFAULT_MODEL,
 ) -> Outcome:
-    """Grade the planned checks. Raises MalformedSubmission; ManifestError when the checks are not the manifest's."""
+    """Grade the planned checks, on this model where they use one.
+
+    Raises MalformedSubmission; ManifestError when the checks are not the manifest's.
+    """
     with tempfile.TemporaryDirectory(prefix="pagedlab-") as folder:
         engine = Path(folder).resolve() / "submission" / "engine"
         take_in(submission, manifest.files(), engine)
@@ -48,7 +58,8 @@ def grade(
             find_stubs(engine),
             device=device.kind,
             seed=seed,
-            repro=lambda check_id: repro(check_id, submission, device.asked, seed),
+            model=model,
+            repro=lambda check_id: repro(check_id, submission, device.asked, seed, model),
             listener=terminal,
         )
         _run_pytest(plugin, plan, Path(folder))
@@ -60,6 +71,7 @@ def grade(
         device={"kind": device.kind, "name": device.name},
         confinement="none",
         seed=seed,
+        model=model,
     )
     return Outcome(results, plugin.faults, plugin.interrupted)
 
@@ -72,10 +84,10 @@ def titles(plan: Plan) -> Mapping[str, str]:
     return plugin.titles
 
 
-def repro(check_id: str, submission: Path, device: str, seed: int) -> str:
+def repro(check_id: str, submission: Path, device: str, seed: int, model: str = DEFAULT_MODEL) -> str:
     """The command that repeats one check."""
     options = {"SUBMISSION": (str(submission), DEFAULT_SUBMISSION), "DEVICE": (device, "auto")}
-    options["SEED"] = (str(seed), str(DEFAULT_SEED))
+    options |= {"SEED": (str(seed), str(DEFAULT_SEED)), "MODEL": (model, DEFAULT_MODEL)}
     words = [f"{name}={shlex.quote(value)}" for name, (value, default) in options.items() if value != default]
     return " ".join(["make grade", f"CHECK={check_id}", *words])
 

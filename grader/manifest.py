@@ -20,7 +20,7 @@ SUFFIXES = (".cu", ".py", ".toml")
 _NUMBER = (int, float)
 _HEAD = {"deadline": _NUMBER, "stage": list}
 _STAGE = dict(id=str, title=str, handout=str, kind=str, points=_NUMBER, files=list, requires=list, check=list)
-_CHECK = {"id": str, "points": _NUMBER, "needs": list, "deadline": _NUMBER, "empty_repeat": bool}
+_CHECK = {"id": str, "points": _NUMBER, "needs": list, "deadline": _NUMBER, "empty_repeat": bool, "any_model": bool}
 
 
 class ManifestError(UsageError):
@@ -31,7 +31,8 @@ class ManifestError(UsageError):
 class Check:
     """One graded check. `needs` are the stub ids it exercises; `deadline` is in seconds, for the whole check.
 
-    With `empty_repeat` it is repeated on the emulator with kernels that do nothing, and must then fail.
+    With `empty_repeat` it is repeated on the emulator with kernels that do nothing, and must then fail. With
+    `any_model` it can run on another model than tiny, which its fixture `tiny` then gives.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Check:
     needs: tuple[str, ...]
     deadline: float
     empty_repeat: bool = False
+    any_model: bool = False
 
     @property
     def stage(self) -> str:
@@ -108,6 +110,17 @@ class Manifest:
         plan = [(stage, [check for check in stage.checks if check.id in wanted]) for stage in self.stages]
         return [(stage, chosen) for stage, chosen in plan if chosen]
 
+    def select_for_model(
+        self, stages: Sequence[str | int] = (), checks: Sequence[str] = ()
+    ) -> list[tuple[Stage, list[Check]]]:
+        """As `select`, of the checks that can run on any model; raises ManifestError also when none is left."""
+        plan = [(stage, [c for c in chosen if c.any_model]) for stage, chosen in self.select(stages, checks)]
+        plan = [(stage, chosen) for stage, chosen in plan if chosen]
+        if not plan:
+            able = join_names(check.id for check in self.checks if check.any_model)
+            raise ManifestError(f"None of these checks runs on another model than tiny; those that do are {able}.")
+        return plan
+
     def files(self) -> tuple[str, ...]:
         """The engine files to take from a submission, each once."""
         return tuple(dict.fromkeys(file for stage in self.stages for file in stage.files))
@@ -167,7 +180,7 @@ def _parse_stage(table: Any, deadline: float) -> Stage:
 
 def _parse_check(table: Any, stage_id: str, deadline: float) -> Check:
     where = _name(table, "check") or f"a check of stage {stage_id}"
-    check = Check(**_read(table, where, _CHECK, needs=[], deadline=deadline, empty_repeat=False))
+    check = Check(**_read(table, where, _CHECK, needs=[], deadline=deadline, empty_repeat=False, any_model=False))
     _rule(
         bool(re.fullmatch(rf"{stage_id}\.[1-9]\d?", check.id)),
         f"{where}: the id must be the stage's, a dot and a number, as in {stage_id}.1.",

@@ -19,12 +19,15 @@ from grader.client import Worker
 from grader.compare import Failure
 from grader.connection import Clock, WorkerFault
 from grader.manifest import Check, ManifestError, join_names
-from grader.oracle.references import ReferenceFileError, ReferenceModel, load_references
+from grader.oracle.references import ReferenceFileError, ReferenceModel, load_model
 from grader.report.results import Plan, Record
 from grader.stubs import Stub
 
 GPU_PATIENCE = 3.0
 """Deadlines are this much longer on a GPU, where nvcc needs seconds for each file."""
+
+MODEL_PATIENCE = 4.0
+"""And this much longer on another model than tiny, which is larger."""
 
 MAX_TASKS = 4
 """Named in the message of a check that is not implemented; of more, the number."""
@@ -74,8 +77,11 @@ class GradingPlugin:
         repro: Callable[[str], str],
         listener: Any,
         list_only: bool = False,
+        model: str = "tiny",
     ) -> None:
-        """`device` is "cpu" or "gpu"; `listener` has check_started(id, title) and check_finished(record)."""
+        """`device` is "cpu" or "gpu", `model` what the fixture `tiny` gives; `listener` has check_started(id, title)
+        and check_finished(record).
+        """
         self.records: dict[str, Record] = {}
         self.titles: dict[str, str] = {}
         self.faults: list[str] = []
@@ -90,6 +96,7 @@ class GradingPlugin:
         self._repro = repro
         self._listener = listener
         self._list_only = list_only
+        self._model = model
         self._clock = Clock()
         self._bench = Bench(engine, self._clock)
         self._running: Check | None = None
@@ -148,7 +155,7 @@ class GradingPlugin:
     @pytest.fixture(scope="session")
     def tiny(self) -> ReferenceModel:
         try:
-            return load_references()
+            return load_model(self._model)
         except ReferenceFileError as error:
             self.faults.append(f"{error}\n")
             raise Failure("NOT_RUN", f"{error}.") from None
@@ -218,7 +225,8 @@ class GradingPlugin:
         self._bench.end()
 
     def _seconds(self, check: Check) -> float:
-        return check.deadline * (GPU_PATIENCE if self._device == "gpu" else 1)
+        patience = GPU_PATIENCE if self._device == "gpu" else 1
+        return check.deadline * patience * (MODEL_PATIENCE if self._model != "tiny" else 1)
 
     def _repeat_with_empty_kernels(self, check: Check, item: pytest.Function) -> None:
         """Raise Failure when the check passes although no kernel computes anything."""

@@ -114,6 +114,8 @@ class Talker:
         reason = "aborted"
         for output in self._stream(prompt):
             times.append(time.monotonic())
+            if len(times) > self.params.max_tokens:
+                raise EngineError(f"engine/llm.py: step gave more tokens than max_tokens = {self.params.max_tokens}.")
             reason = output.finish_reason
             if reason != "stop":
                 with self.engine.errors():

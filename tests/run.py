@@ -41,6 +41,7 @@ ALL_SEEDS = (
 SUITES = (
     Suite("lint", 30, ("tests/kit/test_lint.py",)),
     Suite("unit tests", 90, ("tests/grader", "tests/test_handouts.py", "tests/references/test_oracle.py")),
+    Suite("models", 60, ("tests/model/test_gguf.py", "tests/model/test_fetch.py", "tests/model/test_talk.py")),
     Suite("launchers", 30, ("tests/given",)),
     Suite("engine", 60, ("tests/engine",)),
     Suite("emulator", 120, ("tests/emulator",)),
@@ -50,6 +51,7 @@ SUITES = (
     Suite("attacks", 90, ("tests/kit/test_attacks.py",)),
     Suite("release", 30, ("tests/kit/test_release.py",)),
     Suite("setup", 60, ("tests/kit/test_setup.py", "tests/kit/test_readme.py")),
+    Suite("real model", 120, ("tests/model/test_smollm2.py",), slow=True),
     Suite("references", 300, ("tests/references/test_transformers.py",), slow=True),
     Suite("all seeds", 1200, ALL_SEEDS, True, {"PAGEDLAB_ALL": "1"}),
     Suite("calibration", 600, ("tests/kit/test_calibration.py",), slow=True),

@@ -10,6 +10,7 @@ from numpy.random import Generator
 from grader import oracle
 from grader.checking import BF16, Expected, Failure, Out, Worker, check, expect, expect_error, expect_rows, require
 from grader.checks.draws import Array, floats
+from grader.checks.reference_logits import expect_logits
 from grader.oracle.model import Reference
 from grader.oracle.references import ReferenceModel, variant_model
 
@@ -20,8 +21,7 @@ LONG = 256
 def expect_forward(worker: Worker, model: ReferenceModel, *prompts: Reference) -> None:
     llama = worker.call("model.LlamaModel", str(model.folder), keep=True)
     for prompt in prompts:
-        logits = worker.call(llama.method("forward"), prompt.ids.tolist())
-        expect_rows(logits, prompt.float32.logits, prompt.bf16.logits)
+        expect_logits(worker.call(llama.method("forward"), prompt.ids.tolist()), prompt)
 
 
 def expect_argmax(worker: Worker, x: Array) -> None:
@@ -94,7 +94,7 @@ def last_row_only(worker: Worker, tiny: ReferenceModel) -> None:
     llama = worker.call("model.LlamaModel", str(tiny.folder), keep=True)
     for prompt in sorted(tiny.references, key=lambda reference: len(reference.ids))[:4]:
         logits = worker.call(llama.method("forward"), prompt.ids.tolist())
-        expect_rows(logits, prompt.float32.logits, prompt.bf16.logits)
+        expect_logits(logits, prompt)
         last = worker.call(llama.method("forward"), prompt.ids.tolist(), True)
         expect(last, Expected(logits[-1:], 1e-3 * np.abs(logits).max(), np.float32), "logits")
 
@@ -114,7 +114,6 @@ def after_other_prompts(worker: Worker, tiny: ReferenceModel) -> None:
     llama = worker.call("model.LlamaModel", str(tiny.folder), keep=True)
     for prompt, last_only, hidden_states in ((long, True, False), (short, False, True), (long, False, False)):
         worker.call(llama.method("forward"), prompt.ids.tolist(), last_only, hidden_states)
-        logits = worker.call(llama.method("forward"), short.ids)
-        expect_rows(logits, short.float32.logits, short.bf16.logits)
+        expect_logits(worker.call(llama.method("forward"), short.ids), short)
     for ids in ([], [5] * (tiny.config.max_position_embeddings + 1), [tiny.config.vocab_size], [7, -1]):
         expect_error(partial(worker.call, llama.method("forward"), ids), "ValueError")

@@ -70,7 +70,8 @@ def convert(file: Path, folder: Path, progress: Callable[[int, int], None]) -> N
     config = make_config(metadata, tied=all(tensor.name != "output.weight" for tensor in reader.tensors))
     weights: dict[str, NDArray[Any]] = {}
     for index, tensor in enumerate(reader.tensors):
-        weights[hugging_face_name(tensor.name)] = read_tensor(tensor, config)
+        name = hugging_face_name(tensor.name)
+        weights[name] = read_tensor(tensor, config)
         progress(index + 1, len(reader.tensors))
     safetensors.numpy.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     make_tokenizer(metadata).save(str(folder / "tokenizer.json"))

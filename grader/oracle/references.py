@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from grader import KIT
 from grader.given.config import ConfigError, LlamaConfig
+from grader.model import find_model
 from grader.oracle.model import Forward, LlamaOracle, Reference, weight_shapes
 
 REFERENCES = KIT / "reference_outputs"
@@ -65,6 +66,11 @@ def load_references(folder: Path = TINY, model_dir: Path | None = None) -> Refer
         for prompt in manifest["prompts"]
     )
     return ReferenceModel(model_dir, oracle, tuple(references))
+
+
+def load_model(name: str) -> ReferenceModel:
+    """The model of this name with its references. Raises ReferenceFileError; ModelError when it is not here."""
+    return load_references() if name == "tiny" else load_references(REFERENCES / name, find_model(name))
 
 
 def has_references(name: str) -> bool:

@@ -66,6 +66,7 @@ def build_results(
     confinement: str,
     seed: int,
     mode: str = "public",
+    model: str = "tiny",
 ) -> dict[str, Any]:
     """The document of schema 1 for the planned checks, ready for JSON.
 
@@ -82,6 +83,7 @@ def build_results(
         "confinement": confinement,
         "seed": seed,
         "mode": mode,
+        "model": clean_line(model),
         "total": sum(stage["points"] for stage in stages),
         "max": sum(stage["max"] for stage in stages),
         "stages": stages,

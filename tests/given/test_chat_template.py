@@ -63,7 +63,7 @@ def test_where_a_template_may_lie(folder: Path) -> None:
 
 
 def test_a_model_without_template(folder: Path) -> None:
-    with pytest.raises(ChatTemplateError, match=r"has no chat template .*complete a text instead"):
+    with pytest.raises(ChatTemplateError, match=r"has no chat template .*complete texts"):
         ChatTemplate.from_folder(folder)
 
 

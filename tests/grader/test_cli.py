@@ -62,6 +62,8 @@ def checks_of(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
         (["--check", "rmsnorm"], "There is no stage 'rmsnorm'"),
         (["--json", "absent/results.json"], "there is no folder"),
         (["--json", "grader"], "that is no file"),
+        (["--model", "nope"], "there are no reference outputs of 'nope'; MODEL=smollm2-135m has them"),
+        (["--model", "smollm2-135m", "--list", "--stage", "3"], "None of these checks runs on another model"),
     ],
 )
 def test_wrong_usage_is_2(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,6 +109,14 @@ def test_a_selection_keeps_the_order(manifest: Manifest) -> None:
     assert ids(checks=["s03.2"], stages=[3, "s08"]) == ["s03.2", "s08.1"]
 
 
+def test_a_selection_for_another_model_keeps_what_can_run_on_it() -> None:
+    text = SOUND.replace('needs = ["s08.1"]', 'needs = ["s08.1"]\nany_model = true')
+    manifest = parse_manifest(tomllib.loads(text))
+    assert [check.id for _, checks in manifest.select_for_model() for check in checks] == ["s08.1"]
+    with pytest.raises(ManifestError, match=r"None of these checks runs on another model .* those that do are s08\.1"):
+        manifest.select_for_model(stages=[3])
+
+
 def test_each_file_to_take_is_named_once(manifest: Manifest) -> None:
     assert manifest.files() == (
         "kernels/vector_add.cu", "vector_add.py", "kernels/rmsnorm.cu", "launch.toml", "model.py",

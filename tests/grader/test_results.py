@@ -34,7 +34,7 @@ def test_the_document_has_the_fields_of_schema_1_in_order() -> None:
     failed = Record("s03.2", "another", 0.0, 1.5, "INCORRECT_VALUE", "2 of 3 values are wrong.", evidence={"wrong": 2})
     document = results_of(failed, passed)
     assert list(document) == [
-        "schema", "kit", "submission", "device", "confinement", "seed", "mode", "total", "max", "stages",
+        "schema", "kit", "submission", "device", "confinement", "seed", "mode", "model", "total", "max", "stages",
     ]  # fmt: skip
     assert (document["schema"], document["mode"], document["total"], document["max"]) == (1, "public", 1.0, 2.5)
     (stage,) = document["stages"]
