@@ -157,7 +157,8 @@ class Request:
         if isinstance(value, Out):
             return self._encode_array(_unwritten(value), name, "out", RED_ZONE)
         if isinstance(value, Mapping):
-            return {"dict": [[str(key), self._encode(entry, f"{name}[{key!r}]")] for key, entry in value.items()]}
+            entries = [[_key(key), self._encode(entry, f"{name}[{key!r}]")] for key, entry in value.items()]
+            return {"dict": entries}
         if isinstance(value, list | tuple):
             entries = [self._encode(entry, f"{name}[{i}]") for i, entry in enumerate(value)]
             return {"list" if isinstance(value, list) else "tuple": entries}
@@ -191,6 +192,11 @@ class Request:
             return f"{name}={argument.type_name}"
         text = repr(argument)
         return f"{name}={text if len(text) <= 80 else text[:79] + '…'}"
+
+
+def _key(key: Any) -> int | str:
+    """A key of a dictionary; whole numbers stay what they are."""
+    return key if isinstance(key, int) else str(key)
 
 
 def _red_zone(size: int) -> bytes:
