@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from grader.emulator.launcher import DeviceProcess
 
 WORKER = Path(__file__).resolve().parent / "worker.py"
-MAX_HEADER = 1 << 20
+MAX_HEADER = 8 << 20  # a token in a list takes 15 bytes, and a trace has 150,000
 MAX_OUTPUT = 16 << 20
 KEPT_OUTPUT = 4096
 
