@@ -3,7 +3,19 @@
 import sys
 from pathlib import Path
 
-from drawings import caching, formats, launches, memory, online, packing, products, reductions, rotation, transformer
+from drawings import (
+    caching,
+    formats,
+    generating,
+    launches,
+    memory,
+    online,
+    packing,
+    products,
+    reductions,
+    rotation,
+    transformer,
+)
 
 FIGURES = (
     launches.grid_of_threads,
@@ -25,6 +37,9 @@ FIGURES = (
     caching.recomputation,
     caching.kv_cache_growth,
     caching.slot_mapping,
+    generating.sampling_pipeline,
+    generating.generation_loop,
+    generating.streaming_text,
     online.online_softmax,
     online.attention_tiles,
     online.score_row_memory,
