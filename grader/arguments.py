@@ -42,10 +42,22 @@ class Out:
 
 
 @dataclass(frozen=True)
+class Sparse:
+    """A device array of a launch, too large to send: zeros but for these rows of its first axis, by their number.
+
+    Alone an input, in an InOut the given rows come back as such a mapping; all others must stay zero. Emulator only.
+    """
+
+    shape: tuple[int, ...]
+    dtype: DTypeLike
+    rows: Mapping[int, NDArray[Any]]
+
+
+@dataclass(frozen=True)
 class InOut:
     """A device array that the call changes in place."""
 
-    array: NDArray[Any]
+    array: NDArray[Any] | Sparse
 
 
 @dataclass(frozen=True)
@@ -89,10 +101,21 @@ class Sent:
     offset: int
     zone: int
     """Bytes of each red zone: 0 for an array in host memory."""
+    rows: tuple[int, ...] | None = None
+    """The rows of a Sparse array that travel, ascending; None: all."""
+
+    @property
+    def sent_shape(self) -> tuple[int, ...]:
+        return self.shape if self.rows is None else (len(self.rows), *self.shape[1:])
+
+    @property
+    def row_bytes(self) -> int:
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
 
     @property
     def size(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
+        """Bytes that travel between the red zones."""
+        return math.prod(self.sent_shape) * self.dtype.itemsize
 
     @property
     def total(self) -> int:
@@ -100,7 +123,12 @@ class Sent:
 
     def content(self, payload: memoryview) -> NDArray[Any]:
         start = self.offset + self.zone
-        return np.frombuffer(payload[start : start + self.size], self.dtype).reshape(self.shape)
+        return np.frombuffer(payload[start : start + self.size], self.dtype).reshape(self.sent_shape)
+
+    def result(self, payload: memoryview) -> Any:
+        """A copy of the content, of a Sparse array as a mapping from each row's number to the row."""
+        content = self.content(payload).copy()
+        return content if self.rows is None else dict(zip(self.rows, content, strict=True))
 
     def label(self) -> str:
         return f"{self.name}{list(self.shape)} {self.short_dtype}"
@@ -136,14 +164,14 @@ class Request:
         self.case = ", ".join(self._label(argument, name) for name, argument in named)
         self.payload = b"".join(self._parts)
 
-    def results(self, payload: memoryview) -> tuple[NDArray[Any], ...]:
+    def results(self, payload: memoryview) -> tuple[Any, ...]:
         """Copies of the Out and InOut arrays; raises Failure when a red zone or an input changed."""
         for sent in self.arrays:
             _check_red_zones(sent, memoryview(self.payload), payload)
         for sent in self.arrays:
             if sent.role == "in":
                 _check_unchanged(sent, sent.content(memoryview(self.payload)), sent.content(payload))
-        return tuple(sent.content(payload).copy() for sent in self.arrays if sent.role != "in")
+        return tuple(sent.result(payload) for sent in self.arrays if sent.role != "in")
 
     def _encode(self, value: Any, name: str) -> Any:
         if isinstance(value, np.generic):
@@ -153,7 +181,10 @@ class Request:
         if isinstance(value, np.ndarray):
             return self._encode_array(value, name, "in", RED_ZONE if self._device else 0)
         if isinstance(value, Device | InOut):
-            return self._encode_array(value.array, name, "in" if isinstance(value, Device) else "inout", RED_ZONE)
+            role = "in" if isinstance(value, Device) else "inout"
+            if isinstance(value.array, Sparse):
+                return self._encode_sparse(value.array, name, role)
+            return self._encode_array(value.array, name, role, RED_ZONE)
         if isinstance(value, Out):
             return self._encode_array(_unwritten(value), name, "out", RED_ZONE)
         if isinstance(value, Mapping):
@@ -165,6 +196,8 @@ class Request:
         return self._encode_object(value, name)
 
     def _encode_object(self, value: Any, name: str) -> Any:
+        if isinstance(value, Sparse):
+            return self._encode_sparse(value, name, "in")
         if isinstance(value, Handle):
             return {"handle": self._handle(value)}
         if isinstance(value, LlamaConfig):
@@ -180,6 +213,19 @@ class Request:
         self._parts += [_red_zone(zone), np.ascontiguousarray(array).tobytes(), _red_zone(zone)]
         self.size += sent.total
         return {"array": [array.dtype.name, list(array.shape), sent.offset, zone]}
+
+    def _encode_sparse(self, array: Sparse, name: str, role: str) -> Any:
+        if not self._device:
+            raise TypeError(f"{name}: a Sparse array is an argument of launches only")
+        dtype, rows = np.dtype(array.dtype), tuple(sorted(array.rows))
+        sent = Sent(name, role, dtype, tuple(array.shape), self.size, RED_ZONE, rows)
+        contents = [np.asarray(array.rows[row], dtype) for row in rows]
+        if any(content.shape != sent.shape[1:] for content in contents) or not rows:
+            raise ValueError(f"{name}: rows of shape {list(sent.shape[1:])} are wanted, one at least")
+        self.arrays.append(sent)
+        self._parts += [_red_zone(RED_ZONE), *[content.tobytes() for content in contents], _red_zone(RED_ZONE)]
+        self.size += sent.total
+        return {"sparse": [dtype.name, list(sent.shape), sent.offset, RED_ZONE, list(rows)]}
 
     def _label(self, argument: Any, name: str) -> str:
         for sent in self.arrays:
@@ -233,7 +279,9 @@ def _check_red_zones(sent: Sent, before: memoryview, after: memoryview) -> None:
 def _check_unchanged(sent: Sent, before: NDArray[Any], after: NDArray[Any]) -> None:
     elements = np.any(before.reshape(-1, 1).view(np.uint8) != after.reshape(-1, 1).view(np.uint8), axis=1)
     if elements.any():
-        index = [int(i) for i in np.unravel_index(int(elements.argmax()), sent.shape)]
+        index = [int(i) for i in np.unravel_index(int(elements.argmax()), sent.sent_shape)]
+        if sent.rows is not None:
+            index[0] = sent.rows[index[0]]
         message = (
             f"The input {sent.name} was changed by the call: {int(elements.sum()):,} of {elements.size:,} elements, "
             f"the first at {sent.name}{index}."

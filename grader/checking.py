@@ -16,11 +16,12 @@ whose files the submission may read, `device_kind` is "cpu" or "gpu".
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from grader.arguments import BF16, Device, Handle, InOut, Out, Sampling
+from grader.arguments import BF16, Device, Handle, InOut, Out, Sampling, Sparse
 from grader.client import Worker
 from grader.compare import Expected, Failure, expect, expect_rows
 from grader.counters import Counters
 from grader.errors import StudentError
+from grader.observation import GemmCall, KernelCount, Observed
 from grader.properties import property_check
 
 __all__ = [
@@ -29,10 +30,14 @@ __all__ = [
     "Device",
     "Expected",
     "Failure",
+    "GemmCall",
     "Handle",
     "InOut",
+    "KernelCount",
+    "Observed",
     "Out",
     "Sampling",
+    "Sparse",
     "StudentError",
     "Worker",
     "check",

@@ -4,8 +4,11 @@ Kernels are launched in a process that never runs the submission's Python, which
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from grader import host_rules
 from grader.arguments import Answer, Handle, MalformedAnswer, Request
@@ -15,6 +18,7 @@ from grader.counters import Counters
 from grader.errors import tidy
 from grader.given.contracts import CONTRACTS, Contract
 from grader.given.launch import LaunchFile
+from grader.observation import Observed
 
 MAX_RESULT = 64 << 20
 
@@ -52,9 +56,27 @@ class Worker:
 
     def count(self, op: str, *arguments: Any) -> Counters:
         """As `launch`, with instrumented kernels: what the launch loaded, stored and synchronised. Emulator only."""
-        with self._kernels.counting() as control:
+        with self._kernels.observing(counted=True) as seen:
             self.launch(op, *arguments)
-            return Counters.of_launches(control.counters())
+        if len(seen.kernels) != 1:
+            raise ValueError(f"{len(seen.kernels)} launches were counted; one was expected")
+        return seen.kernels[0].counters
+
+    def observe(self, counted: bool = False) -> AbstractContextManager[Observed]:
+        """Watch what the calls in a `with` block let the device do; the Observed that it gives is complete after it.
+
+        With `counted`, kernels run instrumented, some ten times slower, and each launch has its Counters.
+        Copies of device arrays among arguments and results count too. Raises Failure when the process ended meanwhile.
+        """
+        return self._host.observing(counted=counted)
+
+    def limit_memory(self, limit: int | None) -> None:
+        """Until the check ends, let no allocation succeed that would bring the memory in use beyond `limit` bytes.
+
+        It may be less than what is in use already; None lifts the limit. Emulator only.
+        """
+        self._kernels.limit_memory(limit)
+        self._host.limit_memory(limit)
 
     def call(
         self,
@@ -115,7 +137,20 @@ class Worker:
         header = {"verb": "launch", "op": op, "arguments": request.tree, "repeats": repeats}
         answer, payload = self._kernels.exchange(header, request)
         outputs = request.results(payload)
+        self._check_sparse(request, answer)
         return outputs[0] if len(outputs) == 1 else outputs, answer
+
+    def _check_sparse(self, request: Request, answer: dict[str, Any]) -> None:
+        """Raise Failure when the launch wrote to rows of a Sparse array that were not given."""
+        arrays = [sent for sent in request.arrays if sent.rows is not None]
+        for sent, pointer in zip(arrays, answer.get("sparse") or (), strict=True):
+            assert sent.rows is not None
+            given = [(row * sent.row_bytes, (row + 1) * sent.row_bytes) for row in sent.rows]
+            offset = self._kernels.first_written(pointer, sent.shape[0] * sent.row_bytes, given)
+            if offset is not None:
+                index = [int(i) for i in np.unravel_index(offset // sent.dtype.itemsize, sent.shape)]
+                message = f"{sent.name}{index} was written, in a row that the launch must leave alone."
+                raise Failure("OUT_OF_BOUNDS", message)
 
     def _seconds(self, answer: dict[str, Any]) -> float:
         if not isinstance(answer.get("seconds"), float):

@@ -16,6 +16,7 @@ from grader.arguments import Request
 from grader.compare import Failure
 from grader.errors import student_error, tidy
 from grader.framing import ProtocolError
+from grader.observation import Observed
 from grader.process import Child
 
 START_SECONDS = 90.0
@@ -65,6 +66,7 @@ class Connection:
         self._clock = clock
         self._emulated = emulated
         self._empty = empty
+        self._memory_limit: int | None = None
         self._child: Child | None = None
 
     def exchange(self, header: dict[str, Any], request: Request, limit: int = 0) -> tuple[dict[str, Any], memoryview]:
@@ -90,18 +92,56 @@ class Connection:
         return self._ended(Failure("RUNTIME_ERROR", f"The process that runs the code sent no valid answer but {what}."))
 
     @contextlib.contextmanager
-    def counting(self) -> Iterator[Any]:
-        """The control of the emulated device, which counts meanwhile."""
+    def observing(self, *, counted: bool) -> Iterator[Observed]:
+        """What the emulated device does meanwhile, with `counted` in detail; on a GPU only the seconds."""
+        child = self._started()
+        if child.device is None and counted:
+            raise TypeError("kernels are counted on the emulator only: use the fixture `emulator`")
+        self._observe(child, counted)
+        seen = Observed()
+        try:
+            begin = time.monotonic()
+            yield seen
+            seen.seconds = time.monotonic() - begin
+            if self._child is not child:
+                raise Failure("CRASHED", "What the process did is not known: it ended.")
+            if child.device is not None:
+                with self._controlling():
+                    seen.complete(child.device.control.observed())
+        finally:
+            if counted and self._child is child:
+                self._observe(child, counted=False)
+
+    def _observe(self, child: Child, counted: bool) -> None:
+        """Let the device begin anew to count; the time for building instrumented kernels is not the check's."""
+        if child.device is not None:
+            begin = time.monotonic()
+            with self._controlling():
+                child.device.control.observe(counted=counted)
+            self._clock.deadline += time.monotonic() - begin
+
+    def limit_memory(self, limit: int | None) -> None:
+        """Let no more than `limit` bytes of the emulated device's memory be in use, in its successors too."""
+        if not self._emulated:
+            raise TypeError("memory is limited on the emulator only: use the fixture `emulator`")
+        self._memory_limit = limit
+        if self._child is not None and self._child.device is not None:
+            with self._controlling():
+                self._child.device.control.limit_memory(limit)
+
+    def first_written(self, pointer: int, size: int, skipped: list[tuple[int, int]]) -> int | None:
+        """As Control.first_written; raises Failure."""
         device = self._started().device
         if device is None:
-            raise TypeError("kernels are counted on the emulator only: use the fixture `emulator`")
+            raise TypeError("Sparse arrays are for the emulator only: use the fixture `emulator`")
+        with self._controlling():
+            return device.control.first_written(pointer, size, skipped)
+
+    @contextlib.contextmanager
+    def _controlling(self) -> Iterator[None]:
+        """Turns the device's end into a Failure."""
         try:
-            device.control.set_mode(counted=True)
-            try:
-                yield device.control
-            finally:
-                if self._child is not None and self._child.device is device:
-                    device.control.set_mode(counted=False)
+            yield
         except OSError:
             raise self._ended(Failure("CRASHED", "A kernel ended the emulated GPU.")) from None
 
@@ -115,6 +155,9 @@ class Connection:
 
     def release(self) -> None:
         """Let the process forget the objects and arrays of the check that ended."""
+        if self._memory_limit is not None:
+            with contextlib.suppress(Failure):
+                self.limit_memory(None)
         if self._child is not None:
             self._child.forget_printed()
             with contextlib.suppress(Failure):
@@ -134,8 +177,9 @@ class Connection:
                 self._child = Child(emulated=self._emulated)
                 hello = {"verb": "hello", "engine": str(self._engine)}
                 answer, _ = self._child.exchange(hello, b"", 0, begin + START_SECONDS)
-                if self._empty and self._child.device is not None:
-                    self._child.device.control.set_mode(empty=True)
+                if self._child.device is not None:
+                    self._child.device.control.set_mode(empty=self._empty)
+                    self._child.device.control.limit_memory(self._memory_limit)
             except (OSError, EOFError, ProtocolError) as error:
                 raise self._cannot_start(f"{type(error).__name__}: {error}") from error
             if answer.get("ok") is not True:

@@ -1,8 +1,6 @@
 """What the emulator counted in one launch."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -30,10 +28,3 @@ class Counters:
     def of(self, argument: int) -> tuple[int, int]:
         """Bytes that were (loaded, stored) through the array argument of this index; the first is 0."""
         return self.arguments[argument]
-
-    @classmethod
-    def of_launches(cls, launches: Sequence[Mapping[str, Any]]) -> "Counters":
-        """The counters of the only launch; raises ValueError when there was none or more."""
-        if len(launches) != 1:
-            raise ValueError(f"{len(launches)} launches were counted; one was expected")
-        return cls(**launches[0])

@@ -6,6 +6,7 @@ expected value and no score: it gets inputs and returns bytes. Student Python is
 
 import importlib
 import importlib.util
+import math
 import os
 import pkgutil
 import resource
@@ -69,6 +70,7 @@ class Submission:
         answer: dict[str, Any] = {"ok": True}
         if header["repeats"]:
             answer["seconds"] = self._seconds(lambda: launcher(*arguments), header["repeats"])
+        answer["sparse"] = sent.sparse
         return answer, [sent.read_back()]
 
     def copy(self, header: Mapping[str, Any], payload: memoryview) -> tuple[dict[str, Any], list[bytes]]:
@@ -128,7 +130,11 @@ class Arguments:
         self.submission = submission
         self.payload = payload
         self.host: list[tuple[int, Any]] = []
-        self.device: list[tuple[int, int, Any]] = []
+        self.device: list[tuple[int, int, int]] = []
+        """What was copied to the device: begin and end in the payload, address."""
+        self.allocations: list[Any] = []
+        self.sparse: list[int] = []
+        """Addresses of the sparse arrays, in order."""
 
     def decode(self, node: Mapping[str, Any]) -> Any:
         ((kind, value),) = node.items()
@@ -144,31 +150,56 @@ class Arguments:
             return {key: self.decode(entry) for key, entry in value}
         if kind in ("list", "tuple"):
             return (list if kind == "list" else tuple)(self.decode(entry) for entry in value)
-        return self._array(*value)
+        return self._array(*value) if kind == "array" else self._sparse(*value)
 
     def _array(self, dtype: str, shape: list[int], offset: int, zone: int) -> Any:
         import numpy as np
-        from pycuda.gpuarray import GPUArray
 
-        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        size = _size(dtype, shape)
         if not zone:
             array = np.frombuffer(self.payload[offset : offset + size], dtype).reshape(shape).copy()
             self.host.append((offset, array))
             return array
-        total = size + 2 * zone
-        allocation = self.submission.driver.mem_alloc(total)
-        self.submission.driver.memcpy_htod(allocation, self.payload[offset : offset + total])
-        self.device.append((offset, total, allocation))
-        return GPUArray(tuple(shape), np.dtype(dtype), base=allocation, gpudata=int(allocation) + zone)
+        address = self._allocate(size + 2 * zone)
+        self._upload(offset, size + 2 * zone, address)
+        return self._device_array(dtype, shape, address + zone)
+
+    def _sparse(self, dtype: str, shape: list[int], offset: int, zone: int, rows: list[int]) -> Any:
+        """A device array of zeros, but for some rows and the red zones, which follow one another in the payload."""
+        size, row = _size(dtype, shape), _size(dtype, shape[1:])
+        address = self._allocate(size + 2 * zone)
+        self.submission.driver.memset_d8(address, 0, size + 2 * zone)
+        in_between = [(row, address + zone + number * row) for number in rows]
+        pieces = [(zone, address), *in_between, (zone, address + zone + size)]
+        for length, target in pieces:
+            self._upload(offset, length, target)
+            offset += length
+        self.sparse.append(address + zone)
+        return self._device_array(dtype, shape, address + zone)
+
+    def _allocate(self, size: int) -> int:
+        self.allocations.append(self.submission.driver.mem_alloc(size))
+        return int(self.allocations[-1])
+
+    def _upload(self, offset: int, size: int, address: int) -> None:
+        """Copy a part of the payload, which `read_back` copies back."""
+        self.submission.driver.memcpy_htod(address, self.payload[offset : offset + size])
+        self.device.append((offset, offset + size, address))
+
+    def _device_array(self, dtype: str, shape: list[int], address: int) -> Any:
+        import numpy as np
+        from pycuda.gpuarray import GPUArray
+
+        return GPUArray(tuple(shape), np.dtype(dtype), base=self.allocations[-1], gpudata=address)
 
     def read_back(self) -> bytes:
         """The request's payload as it is after the call."""
         after = bytearray(self.payload)
         for offset, array in self.host:
             after[offset : offset + array.nbytes] = array.tobytes()
-        for offset, total, allocation in self.device:
-            self.submission.driver.memcpy_dtoh(memoryview(after)[offset : offset + total], allocation)
-        self.submission.kept = [allocation for _, _, allocation in self.device]
+        for begin, end, address in self.device:
+            self.submission.driver.memcpy_dtoh(memoryview(after)[begin:end], address)
+        self.submission.kept = self.allocations
         return bytes(after)
 
 
@@ -216,6 +247,13 @@ class Result:
             raise ValueError(f"the call returned {self.size} bytes or more; at most {self.limit} are right")
         self.parts.append(array.tobytes())
         return node
+
+
+def _size(dtype: str, shape: list[int]) -> int:
+    """Bytes of an array."""
+    import numpy as np
+
+    return math.prod(shape) * np.dtype(dtype).itemsize
 
 
 def _config(fields: dict[str, Any]) -> Any:

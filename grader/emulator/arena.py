@@ -7,8 +7,11 @@ can large allocations that were freed.
 
 import ctypes
 import mmap
+import os
+import sys
 from bisect import bisect_right, insort
 from collections import deque
+from collections.abc import Sequence
 
 ALIGNMENT = 256
 GAP = 256  # bytes behind each allocation that belong to none
@@ -16,6 +19,8 @@ PAGE = 1 << 16  # a multiple of every system's page
 LARGE = 1 << 20  # from here on, an allocation has pages of its own, and they go back to the system
 MAX_POISONED = 64 << 20  # of a larger allocation only the begin and the end are poisoned
 MAX_RESTING = 1024
+CHUNK = 1 << 20
+FOR_SMALL = 1 << 30  # addresses at the file's end that no large allocation gets
 POISON = 0xFF
 _PROT_NONE, _REMOVE, _FIXED = 0, 9, 0x10
 _READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
@@ -27,7 +32,10 @@ _libc.mprotect.argtypes = _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_si
 
 
 class Arena:
-    """`base` is the file's first byte here; `used` and `peak` are bytes of allocations."""
+    """`base` is the file's first byte here; `used` and `peak` are bytes of allocations.
+
+    Nothing is allocated beyond `limit` bytes in use, the capacity at first; the owner may change both.
+    """
 
     def __init__(self, file: int, size: int, capacity: int) -> None:
         """Map `size` bytes of the file, of which programs may use `capacity`. Raises OSError."""
@@ -35,7 +43,8 @@ class Arena:
         if address in (None, ctypes.c_void_p(-1).value):
             raise OSError("the device's memory cannot be mapped: is the address space limited (ulimit -v)?")
         self.base: int = address
-        self.size, self.capacity = size, capacity
+        self.size = size
+        self.capacity = self.limit = capacity
         self.used = self.peak = 0
         self._file = file
         self._frontier = self.base + LARGE  # where no allocation has been yet
@@ -44,10 +53,14 @@ class Arena:
         self._resting: deque[tuple[int, int]] = deque()  # (extent, begin)
         self._vacant: dict[int, list[int]] = {}  # by extent
 
+    @property
+    def free_bytes(self) -> int:
+        return max(min(self.capacity, self.limit) - self.used, 0)
+
     def allocate(self, size: int) -> int | None:
-        """The address of a new allocation, a multiple of 256; None when the capacity is used up."""
+        """The address of a new allocation, a multiple of 256; None when there is too little memory left."""
         extent = _extent(size)
-        begin = self._place(extent) if size <= self.capacity - self.used else None
+        begin = self._place(extent) if size <= self.free_bytes else None
         if begin is None:
             return None
         first = (begin - self.base) // PAGE * PAGE + self.base
@@ -105,8 +118,43 @@ class Arena:
             return f"address {address:#x} is {before[0]} bytes before an allocation of {size} bytes"
         return f"address {address:#x} was never allocated"
 
+    def first_written(self, begin: int, size: int, skipped: Sequence[Sequence[int]]) -> int | None:
+        """The offset from `begin` of the first byte that is not 0, outside of the skipped ranges of offsets.
+
+        These ascend. Only what was ever touched is read.
+        """
+        offset = 0
+        for first, last in (*skipped, (size, size)):
+            found = self._first_nonzero(begin - self.base + offset, begin - self.base + first)
+            if found is not None:
+                return found + self.base - begin
+            offset = last
+        return None
+
+    def _first_nonzero(self, position: int, end: int) -> int | None:
+        """The position in the file of the first byte before `end` that is not 0."""
+        while position < end:
+            try:
+                position = os.lseek(self._file, position, os.SEEK_DATA)
+            except OSError:  # nothing but a hole up to the file's end
+                return None
+            stop = min(os.lseek(self._file, position, os.SEEK_HOLE), position + CHUNK, end)
+            content = ctypes.string_at(self.base + position, max(stop - position, 0))
+            written = content.lstrip(b"\0")
+            if written:
+                return stop - len(written)
+            position = max(stop, position + 1)
+        return None
+
     def fill(self, address: int, element: bytes, count: int) -> None:
-        """Repeat the element `count` times from the address on."""
+        """Repeat the element `count` times from the address on; large zeros take no memory until they are written."""
+        if len(element) * count > MAX_POISONED and not any(element) and sys.platform == "linux":
+            begin = -(-(address - self.base) // PAGE) * PAGE + self.base
+            end = (address + len(element) * count - self.base) // PAGE * PAGE + self.base
+            _libc.madvise(begin, end - begin, _REMOVE)
+            ctypes.memset(address, 0, begin - address)
+            ctypes.memset(end, 0, address + len(element) * count - end)
+            return
         ctypes.memmove(address, element, min(count, 1) * len(element))
         done = 1
         while done < count:
@@ -134,9 +182,24 @@ class Arena:
         begin = self._frontier
         if extent >= LARGE:
             begin = -(-(begin - self.base) // PAGE) * PAGE + self.base
-        if begin + extent > self.base + self.size:
-            return None
+        if begin + extent > self.base + self.size - (FOR_SMALL if extent >= LARGE else 0):
+            return self._place_again(extent)
         self._frontier = begin + extent
+        return begin
+
+    def _place_again(self, extent: int) -> int | None:
+        """When every address was used once: the smallest freed place that is large enough; None when there is none."""
+        for rested_extent, rested in self._resting:
+            self._vacant.setdefault(rested_extent, []).append(rested)
+        self._resting.clear()
+        most = None if extent >= LARGE else extent  # small ones have places of their own size
+        fitting = [found for found, places in self._vacant.items() if places and extent <= found <= (most or found)]
+        if not fitting:
+            return None
+        found = min(fitting)
+        begin = self._vacant[found].pop()
+        if found > extent:
+            self._vacant.setdefault(found - extent, []).append(begin + extent)
         return begin
 
 

@@ -36,11 +36,15 @@ One way, without an answer; what goes wrong is reported by the next sync:
     {"verb": "gemm", "trans_a": bool, "trans_b": bool, "m", "n", "k", "alpha": float, "a": ptr, "lda", "b": ptr, "ldb",
         "beta": float, "c": ptr, "ldc", "c_type": "bf16" | "f32"}    cublasGemmEx, column-major; a and b bf16
     {"verb": "record", "event": int}                                 note the time at which the queue is here
+    {"verb": "copied", "to": "device" | "host", "bytes"}             the client copies so much in shared memory
 
-Parent's requests on the control socket, each with one answer; at times when no work is outstanding:
-    {"verb": "set_mode", "empty": bool, "counted": bool, "order_seed": int} → {}    absent keys keep their value
-    {"verb": "counters"} → {"launches": [fields of grader.counters.Counters]}       of those counted since the last call
-    {"verb": "statistics"} → {"launches": int, "used": bytes, "peak": bytes}        since the start
+Parent's requests on the control socket, each with one answer, given once no request of the client is left:
+    {"verb": "set_mode", "empty": bool, "order_seed": int} → {}      absent keys keep their value
+    {"verb": "observe", "counted": bool} → {}                        begin anew to count, kernels in detail if `counted`
+    {"verb": "observed"} → since `observe`: Observation.report(), and bytes of memory in use: "used" now, "peak" at most
+    {"verb": "limit", "bytes": int | null} → {}                      no allocation beyond so much memory in use
+    {"verb": "first_written", "ptr", "bytes", "except": [[begin, end], …]} → {"offset": int | null}
+        of the first byte at ptr that is not 0, apart from these ranges of offsets, which ascend
 A kernel that crashes this process makes it send {"crash": "kernel …, block (…), thread (…), address …"} on the control
 socket before it ends.
 """
@@ -57,12 +61,12 @@ import time
 from typing import Any
 
 from grader.emulator.arena import Arena
+from grader.emulator.frames import MAX_HEADER, Requests
 from grader.emulator.native import Counters, Gemm, Kernels, Launch, LoadedModule, Range, Runtime
+from grader.emulator.observation import DIRECTIONS, Observation
 from grader.emulator.toolchain import CompileError
-from grader.framing import LENGTHS, ProtocolError, receive_frame, send_frame
+from grader.framing import ProtocolError, receive_frame, send_frame
 
-MAX_HEADER = 4 << 20
-MAX_PAYLOAD = 1 << 20
 MAX_REPEATED = 4096  # launches whose headers are kept
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
@@ -128,13 +132,12 @@ class Device:
         self.modules: dict[int, Kernels] = {}
         self.events: dict[int, int] = {}
         self.error: dict[str, Any] | None = None
-        self.empty = self.is_counted = False
+        self.empty = False
         self.order_seed = 0
-        self.launches = 0
-        self.counted: list[dict[str, Any]] = []
+        self.observation = Observation()
         self.header = b""  # of the request that is worked off
-        self.repeated: dict[bytes, tuple[Launch, int]] = {}
-        """By header, launches that were checked before, with the bytes of their arguments."""
+        self.repeated: dict[bytes, tuple[Launch, int, str]] = {}
+        """By header, launches that were checked before, with the bytes of their arguments and the kernel's name."""
 
     # Answered requests
 
@@ -153,12 +156,13 @@ class Device:
             return {"error": error(1, "an allocation of 0 bytes")}
         pointer = self.arena.allocate(bytes)
         if pointer is None:
-            left = self.arena.capacity - self.arena.used
+            left = self.arena.free_bytes
             return {"error": error(2, f"{bytes} bytes wanted, {left} of {self.arena.capacity} are left")}
+        self.observation.allocations += 1
         return {"ptr": pointer}
 
     def memory(self) -> dict[str, Any]:
-        return {"free": self.arena.capacity - self.arena.used, "total": self.arena.capacity}
+        return {"free": self.arena.free_bytes, "total": self.arena.capacity}
 
     def compile(self, source: str, options: list[str], include_dirs: list[str]) -> dict[str, Any]:
         try:
@@ -197,12 +201,19 @@ class Device:
     def memset(self, ptr: int, width: int, value: int, count: int) -> None:
         if width not in (1, 2, 4) or count < 0 or not self.arena.holds(ptr, width * count):
             raise Refused(1, f"memset of {count} elements of {width} bytes beyond the allocation")
+        self.observation.memsets += 1
         self.arena.fill(ptr, (value % 256**width).to_bytes(width, "little"), count)
 
     def copy(self, target: int, source: int, bytes: int) -> None:
         if not self.arena.holds(target, bytes) or not self.arena.holds(source, bytes):
             raise Refused(1, f"copy of {bytes} bytes beyond an allocation")
+        self.observation.device_copies += 1
         ctypes.memmove(target, source, bytes)
+
+    def copied(self, to: str, bytes: int) -> None:
+        if to not in DIRECTIONS or bytes < 0:
+            raise ProtocolError(f"a copy of {bytes} bytes to {to!r}")
+        self.observation.add_copy(to, bytes)
 
     def gemm(self, c_type: str, **fields: Any) -> None:
         call = Gemm(c_is_float=c_type == "f32", **fields)
@@ -210,8 +221,10 @@ class Device:
         self._check_operand("a", fields, (k, m) if call.trans_a else (m, k), 2)
         self._check_operand("b", fields, (n, k) if call.trans_b else (k, n), 2)
         self._check_operand("c", fields, (m, n), 4 if call.c_is_float else 2)
-        if not self.empty and m > 0 and n > 0:
-            self.runtime.gemm(ctypes.byref(call))
+        if m > 0 and n > 0:
+            self.observation.add_gemm(m, n, k, 4 if call.c_is_float else 2)
+            if not self.empty:
+                self.runtime.gemm(ctypes.byref(call))
 
     def _check_operand(self, name: str, fields: dict[str, Any], shape: tuple[int, int], element: int) -> None:
         """An operand of these rows and columns, as it is stored, must lie in one allocation."""
@@ -230,19 +243,22 @@ class Device:
     ) -> None:
         kernels = self.modules[module]
         self._check_launch(kernels.plain, kernel, grid, block, shared, len(arguments))
-        self.launches += 1
+        self.observation.launches[kernel] += 1
+        is_counted = self.observation.counted
         if self.empty:
+            if is_counted:
+                self.observation.add_empty_kernel(kernel, grid, block, kernels.plain.num_pointers(kernel))
             return
-        build = kernels.counted() if self.is_counted else kernels.plain
+        build = kernels.counted() if is_counted else kernels.plain
         launch = Launch.from_buffer_copy(build.launches[kernel])
         launch.grid[:], launch.block[:] = grid, block
         launch.dynamic_shared, launch.order_seed = shared, self.order_seed
-        if self.is_counted:
+        if is_counted:
             self._run_counted(launch, kernels, arguments)
             return
         if len(self.repeated) >= MAX_REPEATED:
             self.repeated.clear()
-        self.repeated[self.header] = launch, len(arguments)
+        self.repeated[self.header] = launch, len(arguments), kernel
         self._run(launch, arguments)
 
     def _run(self, launch: Launch, arguments: bytes) -> None:
@@ -264,7 +280,7 @@ class Device:
         self._run(launch, arguments)
         kernels.counted().copy_globals(kernels.plain)
         if not launch.error:
-            self.counted.append(counters.fields(len(pointers)))
+            self.observation.add_kernel(launch.name.decode(), counters, len(pointers))
 
     def _check_launch(
         self, module: LoadedModule, name: str, grid: list[int], block: list[int], shared: int, given: int
@@ -293,24 +309,35 @@ class Device:
         match request:
             case {"verb": "set_mode", **settings}:
                 self.empty = settings.get("empty", self.empty)
-                self.is_counted = settings.get("counted", self.is_counted)
                 self.order_seed = settings.get("order_seed", self.order_seed)
                 self.repeated.clear()
                 return {}
-            case {"verb": "counters"}:
-                counted, self.counted = self.counted, []
-                return {"launches": counted}
-            case {"verb": "statistics"}:
-                return {"launches": self.launches, "used": self.arena.used, "peak": self.arena.peak}
+            case {"verb": "observe", "counted": counted}:
+                self._observe(counted)
+                return {}
+            case {"verb": "observed"}:
+                return self.observation.report() | {"used": self.arena.used, "peak": self.arena.peak}
+            case {"verb": "limit", "bytes": limit}:
+                self.arena.limit = self.arena.capacity if limit is None else limit
+                return {}
+            case {"verb": "first_written", "ptr": begin, "bytes": size, "except": ranges}:
+                return {"offset": self.arena.first_written(begin, size, ranges)}
         raise ProtocolError(f"unknown request {request.get('verb')!r}")
+
+    def _observe(self, counted: bool) -> None:
+        self.observation = Observation(counted)
+        self.arena.peak = self.arena.used
+        self.repeated.clear()
+        for kernels in self.modules.values() if counted and not self.empty else ():
+            kernels.counted()  # now, and not in the time of the work that is observed
 
     # The client's requests
 
     def serve(self, client: socket.socket, header: bytes, payload: bytes) -> None:
         """Work off one request."""
-        launch, size = self.repeated.get(header, (None, 0))
+        launch, size, name = self.repeated.get(header, (None, 0, ""))
         if launch is not None and size == len(payload) and self.error is None:
-            self.launches += 1
+            self.observation.launches[name] += 1
             self._run(launch, payload)
             return
         self.header = header
@@ -329,41 +356,8 @@ class Device:
                 self.error = refused.error
 
 
-class Requests:
-    """Reads a client's frames, as many as have arrived with one system call."""
-
-    def __init__(self, client: socket.socket) -> None:
-        self._client = client
-        self._buffer = b""
-        self._position = 0
-
-    def has_more(self) -> bool:
-        """Whether a frame, or its begin, was read already."""
-        return self._position < len(self._buffer)
-
-    def next(self) -> tuple[bytes, bytes]:
-        """Header and payload of the next frame; waits for it. Raises EOFError when the client is gone."""
-        end = LENGTHS.size
-        while True:
-            if len(self._buffer) - self._position >= end:
-                header_length, payload_length = LENGTHS.unpack_from(self._buffer, self._position)
-                if header_length > MAX_HEADER or payload_length > MAX_PAYLOAD:
-                    raise ProtocolError(f"a frame of {header_length} and {payload_length} bytes")
-                end = LENGTHS.size + header_length + payload_length
-                if len(self._buffer) - self._position >= end:
-                    break
-            chunk = self._client.recv(1 << 16)
-            if not chunk:
-                raise EOFError("the client is gone")
-            self._buffer = self._buffer[self._position :] + chunk
-            self._position = 0
-        begin = self._position + LENGTHS.size
-        self._position += end
-        return self._buffer[begin : begin + header_length], self._buffer[begin + header_length : self._position]
-
-
 ANSWERED = ("hello", "alloc", "memory", "compile", "event", "sync")
-ONE_WAY = ("free", "launch", "memset", "copy", "gemm", "record")
+ONE_WAY = ("free", "launch", "memset", "copy", "copied", "gemm", "record")
 
 
 def end_with_owner(control: socket.socket) -> None:
@@ -388,7 +382,7 @@ def main() -> None:
     requests = Requests(client)
     with contextlib.suppress(EOFError):
         while True:
-            if not requests.has_more() and control in select.select([control, client], [], [])[0]:
+            if not requests.has_more() and client not in select.select([control, client], [], [])[0]:
                 request, _ = receive_frame(control, MAX_HEADER, 0)
                 send_frame(control, device.control(request))
             else:

@@ -20,8 +20,9 @@ from grader import KIT
 from grader.framing import ProtocolError, receive_frame, send_frame
 
 ARENA_BYTES = 256 << 30  # address space of the device, sparse; its memory is `capacity`
-CAPACITY = 8 << 30
+CAPACITY = 24 << 30  # what the GPU of compute capability 8.6 has that many own, an RTX 3090
 CONTROL_SECONDS = 60.0
+COMPILE_SECONDS = 300.0  # for instrumented builds of everything that was compiled
 END_SECONDS = 2.0
 MAX_CORES = 24  # each has up to 1,024 stacks of two mappings; Linux allows a process 65,530
 MAX_ANSWER = 64 << 20
@@ -41,19 +42,28 @@ class Control:
         self._channel = channel
         self._crash: str | None = None
 
-    def set_mode(self, empty: bool | None = None, counted: bool | None = None, order_seed: int | None = None) -> None:
-        """Run empty kernels, count launches, order threads by a seed; None leaves a setting as it is."""
-        settings = {"empty": empty, "counted": counted, "order_seed": order_seed}
+    def set_mode(self, empty: bool | None = None, order_seed: int | None = None) -> None:
+        """Run empty kernels, order threads by a seed; None leaves a setting as it is."""
+        settings = {"empty": empty, "order_seed": order_seed}
         self._request({"verb": "set_mode"} | {name: value for name, value in settings.items() if value is not None})
 
-    def counters(self) -> list[dict[str, Any]]:
-        """The fields of grader.counters.Counters for each counted launch since the last call."""
-        launches: list[dict[str, Any]] = self._request({"verb": "counters"})["launches"]
-        return launches
+    def observe(self, *, counted: bool) -> None:
+        """Begin anew to count what the device does; with `counted` what each kernel does, and memory accesses, too."""
+        self._request({"verb": "observe", "counted": counted}, COMPILE_SECONDS)
 
-    def statistics(self) -> dict[str, int]:
-        """Since the start: "launches", and "used" and "peak" bytes of device memory."""
-        return self._request({"verb": "statistics"})
+    def observed(self) -> dict[str, Any]:
+        """What was counted since `observe`, or the start: see device.py."""
+        return self._request({"verb": "observed"})
+
+    def limit_memory(self, limit: int | None) -> None:
+        """Let no allocation succeed with which more than `limit` bytes would be in use; None: the whole capacity."""
+        self._request({"verb": "limit", "bytes": limit})
+
+    def first_written(self, pointer: int, size: int, skipped: list[tuple[int, int]]) -> int | None:
+        """The offset of the first byte at a pointer that is not 0, apart from these ranges of offsets, which ascend."""
+        request = {"verb": "first_written", "ptr": pointer, "bytes": size, "except": skipped}
+        offset: int | None = self._request(request)["offset"]
+        return offset
 
     def crash_report(self) -> str | None:
         """Where a kernel crashed the device process; None if that has not happened. Never waits."""
@@ -66,16 +76,16 @@ class Control:
     def close(self) -> None:
         self._channel.close()
 
-    def _request(self, message: dict[str, Any]) -> dict[str, Any]:
+    def _request(self, message: dict[str, Any], seconds: float = CONTROL_SECONDS) -> dict[str, Any]:
         try:
             send_frame(self._channel, message, deadline=time.monotonic() + CONTROL_SECONDS)
         except OSError:
             raise DeviceError(self.crash_report() or "the device process is gone") from None
-        return self._receive()
+        return self._receive(seconds)
 
-    def _receive(self) -> dict[str, Any]:
+    def _receive(self, seconds: float = CONTROL_SECONDS) -> dict[str, Any]:
         try:
-            answer = receive_frame(self._channel, MAX_ANSWER, 0, time.monotonic() + CONTROL_SECONDS)[0]
+            answer = receive_frame(self._channel, MAX_ANSWER, 0, time.monotonic() + seconds)[0]
         except (OSError, EOFError, ProtocolError) as error:
             raise DeviceError(f"the device process gives no answer ({error})") from None
         if "crash" in answer:

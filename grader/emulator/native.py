@@ -44,10 +44,16 @@ class Counters(ctypes.Structure):
         ("arguments", ctypes.c_uint64 * 2 * MAX_ARGUMENTS),
     )  # fmt: skip
 
-    def fields(self, num_pointers: int) -> dict[str, Any]:
-        """The fields of grader.counters.Counters."""
-        counts = {name: getattr(self, name) for name, *_ in self._fields_}
-        return {**counts, "arguments": [list(pair) for pair in self.arguments[:num_pointers]]}
+    def packed(self, num_pointers: int) -> bytes:
+        """The counts in as few bytes as they need."""
+        return bytes(self)[: Counters.arguments.offset + 16 * num_pointers]
+
+    @classmethod
+    def unpacked(cls, packed: bytes, num_pointers: int) -> dict[str, Any]:
+        """The fields of grader.counters.Counters of what `packed` gave."""
+        counters = cls.from_buffer_copy(packed.ljust(ctypes.sizeof(cls), b"\0"))
+        counts = {name: getattr(counters, name) for name, *_ in cls._fields_}
+        return {**counts, "arguments": [list(pair) for pair in counters.arguments[:num_pointers]]}
 
 
 class Range(ctypes.Structure):
@@ -141,6 +147,11 @@ class LoadedModule:
     def kernel(self, name: str) -> Any:
         """The Kernel of this name; raises KeyError."""
         return self.launches[name].kernel.contents
+
+    def num_pointers(self, name: str) -> int:
+        kernel = self.kernel(name)
+        kinds = [argument.kind for argument in kernel.arguments[: kernel.num_arguments]]
+        return min(kinds.count(b"p"), MAX_ARGUMENTS)
 
     def pointers(self, name: str, packed: bytes) -> list[int]:
         """The pointers among the packed arguments of a kernel."""

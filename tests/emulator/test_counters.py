@@ -29,12 +29,13 @@ def device() -> Iterator[DeviceClient]:
 
 
 def count(device: DeviceClient, source: str, name: str, *arguments: Any, **launch: Any) -> Counters:
-    device.control("set_mode", counted=True)
+    device.control("observe", counted=True)
     try:
         device.compile(source)(name, *arguments, **launch)
+        ((_, fields),) = device.control("observed")["kernel_counts"]
     finally:
-        device.control("set_mode", counted=False)
-    return Counters.of_launches(device.control("counters")["launches"])
+        device.control("observe", counted=False)
+    return Counters(**fields)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +134,8 @@ def test_copies_are_counted(device: DeviceClient, size: str) -> None:
 
 
 def test_launches_are_counted_only_when_asked(device: DeviceClient) -> None:
+    device.control("observe", counted=False)
     device.compile(STRIDED)("copy", device.empty(32), device.array(np.zeros(32, np.float32)), 1, 0)
-    assert device.control("counters")["launches"] == []
-    assert device.control("statistics")["launches"] > 0
+    report = device.control("observed")
+    assert report["kernel_counts"] == []
+    assert report["launches"] == {"copy": 1}

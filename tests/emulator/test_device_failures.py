@@ -176,7 +176,7 @@ def test_device_process_dies_between_calls(device: DeviceProcess, tmp_path: Path
     output, _ = user.communicate(timeout=20)
     assert "cuMemcpyDtoH failed: the emulated GPU stopped" in output.splitlines()[-1]
     with pytest.raises(DeviceError):
-        device.control.counters()
+        device.control.observed()
 
 
 def test_owner_reads_where_a_kernel_crashed(device: DeviceProcess, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_owner_reads_where_a_kernel_crashed(device: DeviceProcess, tmp_path: Pat
     assert report.startswith("kernel k: access outside of all allocations (address 0x")
     assert device.control.crash_report() == report
     with pytest.raises(DeviceError):
-        device.control.set_mode(counted=True)
+        device.control.observe(counted=True)
 
 
 def test_owner_keeps_the_end_of_a_flood(device: DeviceProcess, tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_control_reaches_the_launches_of_the_user(device: DeviceProcess, tmp_pat
     source = "out.fill(2)\ncall('out[i] = 5;')\nprint(out.get()[0], flush=True)"
     output, _ = start_program(device, source, tmp_path).communicate(timeout=20)
     assert output == "2.0\n"
-    assert device.control.statistics()["launches"] == 1
+    assert device.control.observed()["launches"] == {"k": 1}
 
 
 def test_machine_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -237,10 +237,10 @@ def test_constant_and_device_variables(device: DeviceClient) -> None:
     assert out.tolist() == [0.5, 1, 1.5, 2]
     device.view(table, 4, np.float32)[:] = 10
     for counted in (False, True):
-        device.control("set_mode", counted=counted)
+        device.control("observe", counted=counted)
         kernels("look_up", out, block=(4,))
         assert out.tolist() == [5] * 4
-    device.control("set_mode", counted=False)
+    device.control("observe", counted=False)
     assert device.view(calls, 1, np.int32)[0] == 12
 
 
@@ -266,7 +266,7 @@ def test_allocations_and_capacity(own_device: DeviceClient) -> None:
         pointer = own_device.ask("alloc", bytes=capacity - 1000)["ptr"]
     own_device.send("free", ptr=12345)
     assert own_device.ask("memory")["free"] == 1000
-    assert own_device.control("statistics")["peak"] == capacity - 1000
+    assert own_device.control("observed")["peak"] == capacity - 1000
 
 
 def test_memset_and_copy_stay_inside_allocations(device: DeviceClient) -> None:

@@ -51,6 +51,13 @@ class Connection:
 
     def send_frame(self, frame: bytes) -> None:
         self._outstanding = True
+        self._send(frame)
+
+    def report_copy(self, to: str, size: int) -> None:
+        """Tell the device of a copy to the "device" or the "host" through the shared memory, for its counts."""
+        self._send(pack_frame(encode_header({"verb": "copied", "to": to, "bytes": size})))
+
+    def _send(self, frame: bytes) -> None:
         with self._lock:
             try:
                 self._channel.sendall(frame)

@@ -65,7 +65,7 @@ class DeviceAllocation(DevicePointer):
 
     def as_buffer(self, size: int, offset: int = 0) -> memoryview:
         """The memory itself, readable and writable on the host."""
-        return device_bytes("cuMemcpyDtoH", self._pointer + offset, size)
+        return device_bytes("cuMemcpyDtoH", self._pointer + offset, size, to="host")
 
     def __del__(self) -> None:
         if self._valid:
@@ -95,11 +95,17 @@ def mem_get_info() -> tuple[int, int]:
 # Copies
 
 
-def device_bytes(function: str, pointer: int, size: int) -> memoryview:
-    """The bytes at a device pointer, once all work before is done; raises LogicError outside an allocation."""
+def device_bytes(function: str, pointer: int, size: int, to: str) -> memoryview:
+    """The bytes at a device pointer, for one copy `to` "device" or "host", once all work before is done.
+
+    Raises LogicError outside an allocation.
+    """
     connection = current(function)
     connection.synchronize(function)
-    offset = connection.offset(function, pointer, size) if size else 0
+    if not size:
+        return connection.memory[:0]
+    offset = connection.offset(function, pointer, size)
+    connection.report_copy(to, size)
     return connection.memory[offset : offset + size]
 
 
@@ -124,12 +130,12 @@ def host_bytes(host: Any, writable: bool) -> memoryview:
 
 def _to_device(function: str, destination: int, source: Any) -> None:
     data = host_bytes(source, writable=False)
-    device_bytes(function, destination, len(data))[:] = data
+    device_bytes(function, destination, len(data), to="device")[:] = data
 
 
 def _to_host(function: str, destination: Any, source: int) -> None:
     data = host_bytes(destination, writable=True)
-    data[:] = device_bytes(function, source, len(data))
+    data[:] = device_bytes(function, source, len(data), to="host")
 
 
 def _on_device(function: str, destination: int, source: int, size: int) -> None:

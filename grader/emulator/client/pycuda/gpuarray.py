@@ -288,15 +288,15 @@ def _copy_strided(target: Any, source: Any) -> None:
         raise ValueError("src and dst must have same order")
     if min((*source.strides, *target.strides)) < 0:
         raise OverflowError("can't convert negative value to unsigned int")
-    _in_numpy(target)[...] = _in_numpy(source)
+    _in_numpy(target, "device")[...] = _in_numpy(source, "host")
 
 
-def _in_numpy(array: Any) -> np.ndarray:
-    """A NumPy view of an array, on the device too, once all work before is done."""
+def _in_numpy(array: Any, to: str) -> np.ndarray:
+    """A NumPy view of an array for a copy `to` "device" or "host", on the device too, once all work before is done."""
     if isinstance(array, np.ndarray):
         return array
     span = sum((extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True))
-    memory = device_bytes("cuMemcpy2D", array.ptr, span + array.itemsize)
+    memory = device_bytes("cuMemcpy2D", array.ptr, span + array.itemsize, to)
     return np.ndarray(array.shape, array.dtype, memory, strides=array.strides)
 
 
