@@ -11,7 +11,7 @@ class Detokenizer:
 
     def __init__(self, decode: Callable[[list[int]], str]) -> None:
         """`decode` gives the text of any list of tokens, as Tokenizer.decode does."""
-        # solution s10.4: keep the tokens without text so far, and before them those of the last piece
+        # solution s10.4: no tokens yet, no text shown
         self.decode = decode
         self.tokens: list[int] = []
         self.last_piece = 0  # so many of these have given their text; the next one's spacing may depend on them
@@ -22,7 +22,7 @@ class Detokenizer:
 
         The cost does not depend on how much text there is already.
         """
-        # solution s10.4: what decoding the kept tokens gives beyond what it gave without the new ones
+        # solution s10.4: decode the last few tokens and give what is new and whole
         self.tokens.append(token)
         piece = self._pending()
         if not piece or piece.endswith(REPLACEMENT):

@@ -13,7 +13,7 @@ def probabilities(logits: np.ndarray, params: SamplingParams) -> np.ndarray:
     the lowest id of equal ones, whatever top_k and top_p are.
     A logit of −infinity gets 0. Raises ValueError when any is NaN or the largest is infinite: nothing follows then.
     """
-    # solution s10.1: weights exp((logit − largest) / temperature), the kept ids, their weights over the sum of these
+    # solution s10.1: weights, then the ids that stay, then their shares
     scores = logits.astype(np.float64)
     largest = scores.max()  # NaN where any is NaN
     if not np.isfinite(largest):
@@ -56,7 +56,7 @@ def sample(logits: np.ndarray, params: SamplingParams, generator: np.random.Gene
 
     Takes one number from the generator, so that a request's seed settles all its tokens, and none at temperature 0.
     """
-    # solution s10.2: the first token at which the running sum of probabilities exceeds a uniform number
+    # solution s10.2: a uniform number against the running sum
     if params.temperature == 0:
         return int(np.argmax(probabilities(logits, params)))
     running = np.cumsum(probabilities(logits, params))
