@@ -14,7 +14,7 @@ def expect_requested_once(emulator: Worker, op: str, arguments: Sequence[Any], r
 
     `rows` is the number of keys, counted once for each query head; and nothing but `out` is stored to: no scores.
     """
-    out, q = arguments[:2]
+    q = arguments[1]
     counted = emulator.count(op, *arguments)
     allowed = LARGEST_SHARE * rows * q.shape[2] * BF16.itemsize
     for name, argument in (("keys", 2), ("values", 3)):

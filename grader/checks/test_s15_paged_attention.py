@@ -1,0 +1,119 @@
+"""Stage 15: attention over a cache whose sequences lie in blocks anywhere in a pool."""
+
+import hypothesis.strategies as st
+import numpy as np
+from numpy.random import Generator
+
+from grader import oracle
+from grader.checking import InOut, Out, Worker, check, expect, property_check
+from grader.checks.attending import SPREAD, sloping_keys
+from grader.checks.caches import empty_cache
+from grader.checks.draws import Array, bf16, to_bf16
+from grader.checks.paging import draw_paged, draw_tables, expect_paged, slots_of
+from grader.checks.parallelism import expect_parallel
+from grader.checks.walking import expect_decoded_in_model
+from grader.oracle.references import ReferenceModel
+
+
+@check("s15.1")
+def contexts(worker: Worker, rng: Generator) -> None:
+    """paged_attention is right for contexts of 0 to 700 tokens in blocks of 8, 16 and 32, in any order of blocks."""
+    for block_size in (16, 8, 32):
+        for lengths in ((5,), (0,), (), (1, 15, 16, 17, 33), (31, 0, 32, 7, 8, 9), (64, 65), (700, 1), (127, 128, 129)):
+            expect_paged(worker, draw_paged(rng, lengths, 12, 4, 24, block_size))
+
+
+@check("s15.2")
+def written_rows(worker: Worker, rng: Generator) -> None:
+    """What write_kv stores in the blocks of a pool, paged_attention finds, and both leave the rest of it alone."""
+    for block_size, lengths in ((16, (1, 16, 33)), (8, (8, 0, 9)), (32, (70, 31)), (1, (3, 2))):
+        tables, num_blocks = draw_tables(rng, lengths, block_size)
+        slots = slots_of(tables, lengths, block_size)
+        k, v = (bf16(rng, len(slots), 4, 24) for _ in range(2))
+        empty = empty_cache(num_blocks, block_size, 4, 24)
+        keys, values = worker.launch("write_kv", InOut(empty), InOut(empty), k, v, slots)
+        for name, got, want in zip(
+            ("key_cache", "value_cache"), (keys, values), oracle.write_kv(empty, empty, k, v, slots), strict=True
+        ):
+            expect(got, want, name)
+        q = bf16(rng, len(lengths), 12, 24, scale=SPREAD)
+        expect_paged(worker, (q, keys, values, tables, np.array(lengths, np.int32)))
+
+
+@check("s15.3")
+def shared_blocks(worker: Worker, rng: Generator) -> None:
+    """Two tables may share blocks, also one that only one of them fills, and a table may name a block twice."""
+    for block_size in (8, 16, 32):
+        size = 3 * block_size
+        q, keys, values, tables, lengths = draw_paged(rng, (size, size - 1, 2 * block_size), 6, 2, 24, block_size)
+        tables[1, :2] = tables[0, :2]
+        tables[2, 1] = tables[0, 0]
+        expect_paged(worker, (q, keys, values, tables, lengths))
+        tables[2, 0], tables[1, 2], lengths[1] = tables[0, 0], tables[0, 2], 2 * block_size + 1
+        expect_paged(worker, (q, keys, values, tables, lengths))
+
+
+@check("s15.4")
+def late_maximum(worker: Worker, rng: Generator) -> None:
+    """Scores that rise or fall over many blocks, slowly and far past 88, neither overflow nor vanish."""
+    for slope in (0.05, -0.05, 2.0, -2.0, 100.0, -100.0):
+        q, keys, values, tables, lengths = draw_paged(rng, (300, 133), 2, 2, 64, 16)
+        slots = slots_of(tables, (300, 133), 16)
+        rising = np.concatenate([sloping_keys(context, 2, 64, slope) for context in (300, 133)])
+        keys.reshape(-1, 2, 64)[slots] = rising
+        expect_paged(worker, (np.ones_like(q), keys, values, tables, lengths))
+
+
+@check("s15.5")
+def heads(worker: Worker, rng: Generator) -> None:
+    """paged_attention is right for head sizes of 8 to 128 and for 32 heads over 8, 6 over 2, 28 over 4, 5 over 5."""
+    for head_count, kv_heads in ((32, 8), (6, 2), (28, 4), (5, 5), (9, 1)):
+        expect_paged(worker, draw_paged(rng, (3, 37), head_count, kv_heads, 8, 16))
+    for head_dim in (8, 24, 40, 64, 120, 128):
+        expect_paged(worker, draw_paged(rng, (140, 9), 4, 2, head_dim, 16))
+
+
+@check("s15.6")
+@property_check(
+    lengths=st.lists(st.integers(0, 80), max_size=4),
+    block_size=st.sampled_from([8, 16, 32]),
+    group=st.integers(1, 5),
+    kv_heads=st.integers(1, 3),
+    head_dim=st.sampled_from([8, 24, 64]),
+    shift=st.sampled_from([0.0, 3.0]),
+)
+def property_of_pools(
+    worker: Worker,
+    rng: Generator,
+    lengths: list[int],
+    block_size: int,
+    group: int,
+    kv_heads: int,
+    head_dim: int,
+    shift: float,
+) -> None:
+    """paged_attention is right for any sequences, blocks and heads, with the precision of float32 sums."""
+    q, keys, values, *others = draw_paged(rng, lengths, group * kv_heads, kv_heads, head_dim, block_size)
+    expect_paged(worker, (q, keys, to_bf16(values + np.float32(shift)), *others))
+
+
+@check("s15.7")
+def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
+    """paged_attention shares its work among threads, and more sequences get more of them."""
+    few, many = ((Out((n, 4, 24)), *draw_paged(rng, [64] * n, 4, 2, 24, 16), 0.2) for n in (1, 8))
+    expect_parallel(emulator, worker, "paged_attention", few, many)
+
+
+@check("s15.8")
+def in_the_model(worker: Worker, rng: Generator, tiny: ReferenceModel) -> None:
+    """The stored model gives its reference logits when your kernel serves each token in all of its layers."""
+
+    def attend(q: Array, keys: Array, values: Array, lengths: Array, scale: float) -> Array:
+        table = rng.permutation(len(keys)).astype(np.int32)
+        shuffled = [np.empty_like(cache) for cache in (keys, values)]
+        for target, cache in zip(shuffled, (keys, values), strict=True):
+            target[table] = cache
+        tables = np.tile(table, (len(q), 1))
+        return worker.launch("paged_attention", Out(q.shape), q, *shuffled, tables, lengths, scale)
+
+    expect_decoded_in_model(tiny, attend, 16)
