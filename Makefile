@@ -13,6 +13,10 @@ MODEL      =
 PROMPT     =
 TEMPERATURE =
 MAX_TOKENS =
+HOST       =
+PORT       =
+MAX_NUM_SEQS =
+QUEUE      =
 export PAGEDLAB_PROMPT = $(value PROMPT)
 
 KIT = .venv/bin/python -m grader
@@ -20,13 +24,16 @@ SELECTION = $(if $(STAGE),--stage $(STAGE)) $(if $(CHECK),--check $(CHECK)) $(if
 TALKING = --submission $(SUBMISSION) --device $(DEVICE) $(if $(MODEL),--model $(MODEL)) \
 	$(if $(TEMPERATURE),--temperature $(TEMPERATURE)) $(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS))
 
-.PHONY: grade test model generate chat setup update help
+SERVING = --submission $(SUBMISSION) --device $(DEVICE) $(if $(MODEL),--model $(MODEL)) $(if $(HOST),--host $(HOST)) \
+	$(if $(PORT),--port $(PORT)) $(if $(MAX_NUM_SEQS),--max-num-seqs $(MAX_NUM_SEQS)) $(if $(QUEUE),--queue $(QUEUE))
+
+.PHONY: grade test model generate chat serve setup update help
 .DEFAULT_GOAL = help
 
 grade: setup
 	@$(KIT) grade $(SUBMISSION) --device $(DEVICE) $(SELECTION) --json results.json --exit-zero
 
-test: EXTRAS += dev model
+test: EXTRAS += dev model serve
 test: setup
 	@.venv/bin/python -m tests.run
 
@@ -42,6 +49,10 @@ chat: EXTRAS += model
 chat: setup
 	@$(KIT) chat $(TALKING)
 
+serve: EXTRAS += serve
+serve: setup
+	@$(KIT) serve $(SERVING)
+
 setup:
 	@command -v $(PYTHON) >/dev/null || { echo "PagedLab needs Python 3.11 or newer: install it (Debian, Ubuntu: apt install python3 python3-venv; macOS: brew install python)." >&2; exit 2; }
 	@$(PYTHON) grader/bootstrap.py $(EXTRAS)
@@ -55,6 +66,8 @@ help::
 	@echo "make model    bring SmolLM2, a small real model (93 MB); MODEL=folder or a Hugging Face id for another Llama"
 	@echo "make generate PROMPT=\"...\"    let your engine answer (options: MODEL= DEVICE= TEMPERATURE= MAX_TOKENS=)"
 	@echo "make chat     talk with your engine; the same options"
+	@echo "make serve    offer your engine to OpenAI's clients on http://127.0.0.1:8000/v1 (options: MODEL= DEVICE= HOST="
+	@echo "              PORT= MAX_NUM_SEQS= QUEUE=, how many requests run at once and how many may wait)"
 	@echo "make setup    install what the kit needs into .venv/ (EXTRAS=gpu for a machine with an NVIDIA GPU)"
 	@echo "make update FROM=pagedlab-VERSION.zip    take a new release; your files in starter/ stay yours"
 

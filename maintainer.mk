@@ -2,7 +2,7 @@
 
 .PHONY: starter release test-all verify-references calibrate
 
-test-all: EXTRAS += dev model
+test-all: EXTRAS += dev model serve
 test-all: setup
 	@.venv/bin/python -m tests.run --all
 

@@ -18,6 +18,7 @@ from grader.manifest import Check, Manifest, Stage
 from grader.model import DEFAULT_MODEL, find_model
 from grader.model.command import run_model
 from grader.report.text import clean_line
+from grader.serve import run_serve
 from grader.talk import run_chat, run_generate
 
 
@@ -81,10 +82,17 @@ def add_model_commands(commands: "argparse._SubParsersAction[argparse.ArgumentPa
     generate.add_argument("prompt")
     chat = commands.add_parser("chat", help="talk with an engine")
     chat.set_defaults(run=run_chat)
-    for command in (generate, chat):
+    serve = commands.add_parser("serve", help="offer an engine to OpenAI's clients")
+    serve.set_defaults(run=run_serve)
+    serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
+    serve.add_argument("--port", type=_port, default=8000, help="0 takes a free one (8000)")
+    serve.add_argument("--max-num-seqs", type=_count, default=8, metavar="N", help="requests running at once (8)")
+    serve.add_argument("--queue", type=_count, default=64, metavar="N", help="requests waiting beside them (64)")
+    for command in (generate, chat, serve):
         command.add_argument("--submission", default="starter", help="the folder that holds engine/ (starter)")
         command.add_argument("--model", default=DEFAULT_MODEL, help=f"name in models/, or a folder ({DEFAULT_MODEL})")
         command.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
+    for command in (generate, chat):
         command.add_argument("--temperature", type=float, default=0.0, help="0 takes the likeliest token (0)")
         command.add_argument("--max-tokens", type=int, default=256, help="of an answer, at most (256)")
 
@@ -92,6 +100,18 @@ def add_model_commands(commands: "argparse._SubParsersAction[argparse.ArgumentPa
 def _seed(text: str) -> int:
     if not text.isdecimal() or len(text) > 19 or int(text) >= 2**63:
         raise argparse.ArgumentTypeError(f"{clean_line(text, 40)!r} is no whole number from 0 to 2^63 - 1")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or len(text) > 5 or int(text) >= 2**16:
+        raise argparse.ArgumentTypeError(f"{clean_line(text, 40)!r} is no port, a whole number from 0 to 65535")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or len(text) > 6:
+        raise argparse.ArgumentTypeError(f"{clean_line(text, 40)!r} is no whole number from 0 to 999999")
     return int(text)
 
 

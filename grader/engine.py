@@ -6,7 +6,7 @@ On the CPU the kernels still run in a device process of their own, which the emu
 import atexit
 import importlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,11 @@ class Engine:
         try:
             yield
         except Exception as error:
-            raise EngineError(self._explain(worker.describe(error, self.folder))) from error
+            raise EngineError(self.explain(error)) from error
 
-    def _explain(self, report: Mapping[str, Any]) -> str:
+    def explain(self, error: BaseException) -> str:
+        """What the submission's code raised, with its file and line, and what to do."""
+        report = worker.describe(error, self.folder)
         where = f"engine/{report['where']}" if report["where"] else ""
         failure = student_error({**report, "where": where}, {str(self.folder): "engine"})
         if failure.verdict == "NOT_IMPLEMENTED":

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tokenizers
+from tokenizers.decoders import DecodeStream
 
 
 class TokenizerError(ValueError):
@@ -35,3 +36,28 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these tokens; special tokens have none, and bytes that form no character become U+FFFD."""
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    def stream(self) -> "TextStream":
+        """For the text of an answer that comes token by token."""
+        return TextStream(self._tokenizer)
+
+
+class TextStream:
+    """The text of tokens as they come, by the library's own means; all pieces together are the text of all tokens."""
+
+    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._stream = DecodeStream(skip_special_tokens=True)
+        self._tokens: list[int] = []
+        self._length = 0
+
+    def push(self, token: int) -> str:
+        """The text that is final with this token."""
+        self._tokens.append(token)
+        piece = self._stream.step(self._tokenizer, token) or ""
+        self._length += len(piece)
+        return piece
+
+    def finish(self) -> str:
+        """What was kept back because it might have become another character."""
+        return str(self._tokenizer.decode(self._tokens, skip_special_tokens=True))[self._length :]

@@ -82,7 +82,7 @@ def copy_of_kit(tmp_path: Path) -> Path:
 def test_unknown_extra_is_named() -> None:
     result = bootstrap(os.environ["PATH"], "nonsense")
     assert result.returncode == 2
-    assert "unknown extra 'nonsense'; known are dev, gpu, model, reference." in result.stderr
+    assert "unknown extra 'nonsense'; known are dev, gpu, model, reference, serve." in result.stderr
 
 
 def test_grading_needs_no_network() -> None:
