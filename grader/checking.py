@@ -10,7 +10,8 @@ A check draws its inputs, makes calls through the fixture `worker` (or `emulator
 
 Fixtures: `worker` runs on the graded device, `emulator` always on the emulator, `rng` is a NumPy generator seeded by
 the run and the check, `tiny` is the stored model with its prompts and references, `shared_folder` is an empty folder
-whose files the submission may read, `device_kind` is "cpu" or "gpu".
+whose files the submission may read, `device_kind` is "cpu" or "gpu", `expect_band(workload, part)` holds the time of a
+workload (grader/workloads.py) on a GPU against the kit's engine.
 """
 
 from collections.abc import Callable

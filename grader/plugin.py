@@ -22,6 +22,7 @@ from grader.manifest import Check, ManifestError, join_names
 from grader.oracle.references import ReferenceFileError, ReferenceModel, load_model
 from grader.report.results import Plan, Record
 from grader.stubs import Stub
+from grader.timing import TimedRuns, without_gpu
 
 GPU_PATIENCE = 3.0
 """Deadlines are this much longer on a GPU, where nvcc needs seconds for each file."""
@@ -170,10 +171,19 @@ class GradingPlugin:
     def device_kind(self) -> str:
         return self._device
 
+    @pytest.fixture(scope="session")
+    def timed_runs(self) -> Iterator[TimedRuns]:
+        with tempfile.TemporaryDirectory(prefix="pagedlab-") as folder:
+            yield TimedRuns(Path(folder))
+
     @pytest.fixture
-    def notes(self) -> dict[str, Any]:
-        """Evidence that a check gives whether it passes or fails."""
-        return self._notes
+    def expect_band(self, request: pytest.FixtureRequest, timed_runs: TimedRuns) -> Callable[[str, float], None]:
+        """On a GPU raises Failure unless a workload reaches this part of the rate of the kit's engine."""
+        if self._device == "cpu":
+            return lambda workload, band: without_gpu(self._notes)
+        rng = self._generator(_check_id(request.node))
+        worker = self._bench.worker(emulated=False)
+        return lambda workload, band: timed_runs.expect(worker, workload, band, self._notes, rng)
 
     def _generator(self, check_id: str) -> np.random.Generator:
         stage, _, number = check_id[1:].partition(".")

@@ -12,11 +12,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from numpy.random import Generator
+
 from grader import UsageError
 from grader.client import Worker
 from grader.compare import Failure
 from grader.device import probe_gpu
-from grader.workloads import Timed
+from grader.oracle.llama_shape import bench_model
+from grader.oracle.references import load_oracle
+from grader.workloads import WORKLOADS, Timed, expect_part
 
 THRESHOLDS = Path(__file__).with_name("thresholds.toml")
 UNKNOWN_GPU = 0.5
@@ -106,6 +110,30 @@ def expect_time(worker: Worker, workload: str, timed: Timed, band: float, notes:
             "Look for copies, synchronisation and small launches in each step first.",
             {"figure": timed.rate, "threshold": band * rate},
         )
+
+
+class TimedRuns:
+    """The timed runs of one grading: a model is written when the first needs it, and each workload runs once."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` exists and is empty."""
+        self._folder = folder
+        self._is_written = False
+        self._timed: dict[str, Timed] = {}
+
+    def expect(
+        self, worker: Worker, workload: str, band: float, notes: MutableMapping[str, Any], rng: Generator
+    ) -> None:
+        """`expect_time` of a workload, of which also the beginning of an answer, drawn, is held against the oracle."""
+        if not self._is_written:
+            bench_model(self._folder)
+            self._is_written = True
+        if workload not in self._timed:
+            timed = WORKLOADS[workload](worker, self._folder)
+            if timed.answers:
+                expect_part(load_oracle(self._folder), timed, rng)
+            self._timed[workload] = timed
+        expect_time(worker, workload, self._timed[workload], band, notes)
 
 
 def without_gpu(notes: MutableMapping[str, Any]) -> None:
