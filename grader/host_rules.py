@@ -42,11 +42,19 @@ def refuse_violations(engine: Path, module: str) -> None:
 def _violations(tree: ast.Module, name: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         for package in _imported_packages(node):
+            if package == "pycuda" and _is_private(node):
+                yield _line(node), "imports a private part of pycuda; only its public names are there on every device."
             if package not in PACKAGES and (package not in sys.stdlib_module_names or package in REFUSED_STANDARD):
                 allowed = ", ".join(sorted(PACKAGES - {"engine"}))
                 yield _line(node), f"imports {package}; the engine may use {allowed} and Python's own modules."
         if name not in PRODUCT_FILES_ALLOWED and (product := _product(node)):
             yield _line(node), f"{product} is a product on the host; the engine must compute with its kernels."
+
+
+def _is_private(node: ast.AST) -> bool:
+    """Whether an import names a module or an object that begins with an underscore."""
+    names = [alias.name for alias in getattr(node, "names", ())] + [getattr(node, "module", None) or ""]
+    return any(part.startswith("_") for name in names for part in name.split("."))
 
 
 def _imported_packages(node: ast.AST) -> list[str]:

@@ -89,14 +89,27 @@ def long_prompts(worker: Worker, tiny: ReferenceModel) -> None:
 
 
 @check("s08.6")
-def last_row_only(worker: Worker, tiny: ReferenceModel) -> None:
-    """forward with last_only returns one row, the last of those that it returns otherwise."""
+def last_row_only(worker: Worker, emulator: Worker, tiny: ReferenceModel, rng: Generator, shared_folder: Path) -> None:
+    """forward with last_only returns one row, the last of those that it returns otherwise, and computes no other."""
     llama = worker.call("model.LlamaModel", str(tiny.folder), keep=True)
     for prompt in sorted(tiny.references, key=lambda reference: len(reference.ids))[:4]:
         logits = worker.call(llama.method("forward"), prompt.ids.tolist())
         expect_logits(logits, prompt)
         last = worker.call(llama.method("forward"), prompt.ids.tolist(), True)
         expect(last, Expected(logits[-1:], 1e-3 * np.abs(logits).max(), np.float32), "logits")
+    expect_one_row_of_head(emulator, variant_model(rng, shared_folder))
+
+
+def expect_one_row_of_head(emulator: Worker, model: ReferenceModel) -> None:
+    """Look at the products with float32 results, vocab_size for each row, that forward makes for the last row."""
+    ids, vocabulary = model.references[0].ids.tolist() * 2, model.config.vocab_size
+    llama = emulator.call("model.LlamaModel", str(model.folder), keep=True)
+    with emulator.observe() as seen:
+        emulator.call(llama.method("forward"), ids, True)
+    logits = [call.m * call.n for call in seen.gemm_calls if call.c_bytes == 4 * call.m * call.n]
+    rows = [size // vocabulary for size in logits if size % vocabulary == 0]
+    message = f"forward of {len(ids)} tokens with last_only must multiply one row with the head; it multiplied "
+    require(rows == [1], message + (f"{sum(rows)}." if rows else "none by linear."), "INCORRECT_VALUE")
 
 
 @check("s08.7")

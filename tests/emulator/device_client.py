@@ -54,10 +54,11 @@ class Kernels:
 class DeviceClient:
     """The sockets of one device process and its memory."""
 
-    def __init__(self, client: socket.socket, control: socket.socket, memory: mmap.mmap) -> None:
+    def __init__(self, client: socket.socket, control: socket.socket, memory_file: int) -> None:
         self.client = client
         self.control_socket = control
-        self.memory = memory
+        self.memory_file = memory_file
+        self.memory = mmap.mmap(memory_file, ARENA_BYTES)
         self.base = self.ask("hello")["base"]
         self.pointers: dict[int, int] = {}
 
@@ -121,7 +122,7 @@ def start_device(capacity: int = 4 << 30, cores: int = 2) -> Iterator[DeviceClie
     theirs.close()
     its_control.close()
     try:
-        yield DeviceClient(ours, control, mmap.mmap(file, ARENA_BYTES))
+        yield DeviceClient(ours, control, file)
     finally:
         ours.close()
         process.wait(10)

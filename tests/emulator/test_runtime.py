@@ -1,12 +1,14 @@
 """What kernels do on the emulated GPU: threads, warps, shared memory, atomics, limits and errors."""
 
+import os
 from collections.abc import Iterator
+from itertools import pairwise
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.emulator.device_client import DeviceClient, DeviceFailed, start_device
+from tests.emulator.device_client import ARENA_BYTES, DeviceClient, DeviceFailed, start_device
 
 BF16 = ml_dtypes.bfloat16
 
@@ -267,6 +269,35 @@ def test_allocations_and_capacity(own_device: DeviceClient) -> None:
     own_device.send("free", ptr=12345)
     assert own_device.ask("memory")["free"] == 1000
     assert own_device.control("observed")["peak"] == capacity - 1000
+
+
+def test_addresses_are_used_again_when_all_were_used() -> None:
+    with start_device(capacity=20 << 30) as device:
+        for _ in range(ARENA_BYTES // (15 << 30) + 2):
+            pointer = device.ask("alloc", bytes=15 << 30)["ptr"]
+            device.send("free", ptr=pointer)
+        sizes = [15 << 30, 1 << 20, 3 << 30, 1000, 1 << 30]  # the larger ones are cut from what was larger
+        held = sorted((device.ask("alloc", bytes=size)["ptr"], size) for size in sizes)
+        assert all(begin + size <= after for (begin, size), (after, _) in pairwise(held))
+        for begin, _ in held:
+            device.send("memset", ptr=begin, width=4, value=1, count=200)
+        device.sync()
+
+
+def test_large_zeros_take_no_memory() -> None:
+    with start_device(capacity=8 << 30) as device:
+        size = 6 << 30
+        pointer = device.ask("alloc", bytes=size)["ptr"]
+        device.send("memset", ptr=pointer + 5, width=4, value=0, count=size // 4 - 2)
+        device.sync()
+        found = device.control("first_written", ptr=pointer, bytes=size, **{"except": [[0, 5], [size - 3, size]]})
+        assert found == {"offset": None}
+        device.view(pointer, 6, np.uint8)[5] = 7
+        expected = {0: 0, 1: 1, 5: 5}
+        for first, offset in expected.items():
+            skipped = {"except": [[0, first], [size - 3, size]]}
+            assert device.control("first_written", ptr=pointer, bytes=size, **skipped) == {"offset": offset}
+        assert os.fstat(device.memory_file).st_blocks * 512 < 200 << 20
 
 
 def test_memset_and_copy_stay_inside_allocations(device: DeviceClient) -> None:

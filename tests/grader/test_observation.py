@@ -13,6 +13,7 @@ from grader.connection import Clock
 from tests.grader.submissions import COPY, write_engine
 
 WORK = """
+import sys
 import numpy as np
 import pycuda.driver as cuda
 from given import cublas, ops
@@ -70,8 +71,7 @@ class Engine:
         os._exit(1)
 
 def forge():
-    from pycuda import _connection
-    return _connection.current("x").send({"verb": "copied", "to": "host", "bytes": -1000})
+    sys.modules["pycuda._connection"].current("x").send({"verb": "copied", "to": "host", "bytes": -1000})
 """
 
 

@@ -369,6 +369,9 @@ def test_the_environment_is_clean(worker: Worker, monkeypatch: pytest.MonkeyPatc
         ("def f(x):\n    return x.dot(x)", "line 2: x.dot(…) is a product"),
         (f"x = a{'.b' * 2000}.dot(x)", "line 1: ….dot(…) is a product"),
         ("import torch", "line 1: imports torch"),
+        ("from pycuda._connection import current", "line 1: imports a private part of pycuda"),
+        ("import pycuda._memory", "line 1: imports a private part of pycuda"),
+        ("from pycuda import _driver", "line 1: imports a private part of pycuda"),
         ("from .helper import f", "engine/helper.py, line 1: imports scipy"),
     ],
 )

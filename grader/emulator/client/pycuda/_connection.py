@@ -53,10 +53,6 @@ class Connection:
         self._outstanding = True
         self._send(frame)
 
-    def report_copy(self, to: str, size: int) -> None:
-        """Tell the device of a copy to the "device" or the "host" through the shared memory, for its counts."""
-        self._send(pack_frame(encode_header({"verb": "copied", "to": to, "bytes": size})))
-
     def _send(self, frame: bytes) -> None:
         with self._lock:
             try:
@@ -64,24 +60,32 @@ class Connection:
             except BaseException as error:
                 self._interrupted(error)
 
-    def request(self, function: str, header: dict[str, Any]) -> dict[str, Any]:
-        """Send one message and wait for its answer; `function` is the driver's name for it, for errors."""
+    def request(self, function: str, header: dict[str, Any], before: bytes = b"") -> dict[str, Any]:
+        """Send one message and wait for its answer; `function` is the driver's name for it, for errors.
+
+        `before` is the frame of another message that has no answer and goes ahead.
+        """
         with self._lock:
             try:
-                self._channel.sendall(pack_frame(encode_header(header)))
+                self._channel.sendall(before + pack_frame(encode_header(header)))
                 return receive_frame(self._channel, MAX_ANSWER, 0)[0]
             except BaseException as error:
                 self._interrupted(error)
         self.check(function)
         raise AssertionError
 
-    def synchronize(self, function: str) -> None:
-        """Wait until everything sent so far is done; raises what went wrong in it."""
+    def synchronize(self, function: str, copied: bytes = b"") -> None:
+        """Wait until everything sent so far is done; raises what went wrong in it.
+
+        `copied` is the frame that reports a copy, which costs the least beside this message.
+        """
         self.check(function)
         if not self._outstanding:
+            if copied:
+                self._send(copied)
             return
         self._outstanding = False
-        if error := self.request(function, {"verb": "sync"})["error"]:
+        if error := self.request(function, {"verb": "sync"}, copied)["error"]:
             report = error["code"], error["text"], error["detail"]
             if error["code"] in STICKY:
                 self.error = report
@@ -115,12 +119,28 @@ class Connection:
             self._starts.remove(pointer)  # one step: a garbage collection may free more at any moment
         self.send({"verb": "free", "ptr": pointer})
 
-    def offset(self, function: str, pointer: int, size: int) -> int:
-        """Where `size` bytes at a device pointer lie in `memory`; raises LogicError outside an allocation."""
-        position = bisect_right(self._starts, pointer) - 1
-        if position < 0 or pointer + size > self._starts[position] + self._sizes[self._starts[position]]:
+    def check_range(self, function: str, pointer: int, size: int) -> None:
+        """Raise LogicError unless `size` bytes at a device pointer lie in one allocation."""
+        if not self._holds(pointer, size):
             raise failure(function, INVALID_VALUE)
-        return pointer - self.base
+
+    def bytes_to_copy(self, function: str, pointer: int, size: int, to: str) -> memoryview:
+        """The bytes at a device pointer, for one copy `to` "device" or "host", once all work before is done.
+
+        The device is told of the copy, for its counts. Raises LogicError outside an allocation.
+        """
+        copied = b""
+        if size and self._holds(pointer, size):
+            copied = pack_frame(b'{"verb":"copied","to":"%s","bytes":%d}' % (to.encode(), size))
+        self.synchronize(function, copied)
+        if not size:
+            return self.memory[:0]
+        self.check_range(function, pointer, size)
+        return self.memory[pointer - self.base : pointer - self.base + size]
+
+    def _holds(self, pointer: int, size: int) -> bool:
+        position = bisect_right(self._starts, pointer) - 1
+        return position >= 0 and pointer + size <= self._starts[position] + self._sizes[self._starts[position]]
 
     def close(self) -> None:
         """The program ends: no message any more, no complaint."""

@@ -65,7 +65,7 @@ class DeviceAllocation(DevicePointer):
 
     def as_buffer(self, size: int, offset: int = 0) -> memoryview:
         """The memory itself, readable and writable on the host."""
-        return device_bytes("cuMemcpyDtoH", self._pointer + offset, size, to="host")
+        return current("cuMemcpyDtoH").bytes_to_copy("cuMemcpyDtoH", self._pointer + offset, size, to="host")
 
     def __del__(self) -> None:
         if self._valid:
@@ -95,20 +95,6 @@ def mem_get_info() -> tuple[int, int]:
 # Copies
 
 
-def device_bytes(function: str, pointer: int, size: int, to: str) -> memoryview:
-    """The bytes at a device pointer, for one copy `to` "device" or "host", once all work before is done.
-
-    Raises LogicError outside an allocation.
-    """
-    connection = current(function)
-    connection.synchronize(function)
-    if not size:
-        return connection.memory[:0]
-    offset = connection.offset(function, pointer, size)
-    connection.report_copy(to, size)
-    return connection.memory[offset : offset + size]
-
-
 def host_bytes(host: Any, writable: bool) -> memoryview:
     """The bytes of an object with a buffer, in their order in memory; the object must be contiguous."""
     if isinstance(host, np.ndarray):
@@ -130,26 +116,26 @@ def host_bytes(host: Any, writable: bool) -> memoryview:
 
 def _to_device(function: str, destination: int, source: Any) -> None:
     data = host_bytes(source, writable=False)
-    device_bytes(function, destination, len(data), to="device")[:] = data
+    current(function).bytes_to_copy(function, destination, len(data), to="device")[:] = data
 
 
 def _to_host(function: str, destination: Any, source: int) -> None:
     data = host_bytes(destination, writable=True)
-    data[:] = device_bytes(function, source, len(data), to="host")
+    data[:] = current(function).bytes_to_copy(function, source, len(data), to="host")
 
 
 def _on_device(function: str, destination: int, source: int, size: int) -> None:
     connection = current(function)
     if size:
-        connection.offset(function, destination, size)
-        connection.offset(function, source, size)
+        connection.check_range(function, destination, size)
+        connection.check_range(function, source, size)
         connection.send({"verb": "copy", "target": destination, "source": source, "bytes": size})
 
 
 def _set(width: int, function: str, pointer: int, value: int, count: int) -> None:
     connection = current(function)
     if count:
-        connection.offset(function, pointer, width * count)
+        connection.check_range(function, pointer, width * count)
         connection.send({"verb": "memset", "ptr": pointer, "width": width, "value": value, "count": count})
 
 

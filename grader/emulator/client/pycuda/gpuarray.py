@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from pycuda import KNOWN_NAMES, driver, refuse
-from pycuda._memory import device_bytes
+from pycuda._connection import current
 
 __getattr__ = functools.partial(refuse, "pycuda.gpuarray")
 _NOT_CONTIGUOUS = "only contiguous arrays may be used as arguments to this operation"
@@ -296,7 +296,7 @@ def _in_numpy(array: Any, to: str) -> np.ndarray:
     if isinstance(array, np.ndarray):
         return array
     span = sum((extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True))
-    memory = device_bytes("cuMemcpy2D", array.ptr, span + array.itemsize, to)
+    memory = current("cuMemcpy2D").bytes_to_copy("cuMemcpy2D", array.ptr, span + array.itemsize, to)
     return np.ndarray(array.shape, array.dtype, memory, strides=array.strides)
 
 
