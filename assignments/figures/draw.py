@@ -14,6 +14,7 @@ from drawings import (
     products,
     reductions,
     rotation,
+    scheduling,
     transformer,
 )
 
@@ -47,6 +48,9 @@ FIGURES = (
     packing.padding_and_packing,
     packing.packed_mask,
     packing.varlen_blocks,
+    scheduling.scheduler_timeline,
+    scheduling.token_budget,
+    scheduling.request_life,
 )
 
 
