@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pycuda.autoprimaryctx  # noqa: F401  (importing it creates the GPU context)
 import pycuda.driver as cuda
-from given import ops
+from given import graphs, ops
 from given.config import LlamaConfig
-from given.graphs import Graphs
 from pycuda import gpuarray
 from pycuda.gpuarray import GPUArray
 
@@ -47,7 +46,7 @@ class LlamaModel:
         self.buffers: Buffers | None = None
         self.integers = Integers()
         self.stream: cuda.Stream | None = None
-        self.graphs: Graphs | None = None
+        self.graphs: graphs.Graphs | None = None
         # end solution
 
     def forward(
@@ -140,7 +139,7 @@ class LlamaModel:
         """Record the launches of decode steps from now on, and replay them: at small batches a step is otherwise bound
         by the time that the host needs for its launches."""
         self.stream = cuda.Stream()
-        self.graphs = Graphs(self.stream)
+        self.graphs = graphs.Graphs(self.stream)
 
     def launch_prefill(
         self,

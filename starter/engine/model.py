@@ -1,24 +1,29 @@
-"""The Llama model: weights on the GPU, and the forward pass as a sequence of kernel launches.
+"""The Llama model: weights on the GPU, and a pass over tokens as a sequence of kernel launches.
 
-Nothing is kept between calls but the weights and the buffers: every call computes all positions of its prompt.
+`forward` computes all positions of one prompt. `prefill` and `decode`, for one sequence or a batch, keep keys and
+values in a cache, so that a further token costs the work of one token. The cache owns what is kept between calls.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-import ml_dtypes
 import numpy as np
 import pycuda.autoprimaryctx  # noqa: F401  (importing it creates the GPU context)
-from given import ops
+import pycuda.driver as cuda
+from given import graphs, ops
 from given.config import LlamaConfig
 from pycuda import gpuarray
 from pycuda.gpuarray import GPUArray
 
 from .linear import linear
 from .rope import rope_tables
+
 from .weights import load_model_weights
 
-BF16 = np.dtype(ml_dtypes.bfloat16)
+if TYPE_CHECKING:
+    from .kv_cache import KVCache
+    from .paged_kv_cache import PagedKVCache
 
 
 class LlamaModel:
@@ -38,3 +43,47 @@ class LlamaModel:
         Raises ValueError for an empty prompt, one longer than max_position_embeddings, or an unknown id.
         """
         raise NotImplementedError("s08.2")  # TODO s08.2: embedding, the blocks, the final norm, the head
+
+    def prefill(
+        self, ids: Sequence[int] | np.ndarray, cache: "KVCache | PagedKVCache", sequence: int = 0
+    ) -> np.ndarray:
+        """Begin a sequence of the cache anew with a prompt: logits [vocab_size] float32 of its last token.
+
+        What the sequence held is forgotten. Raises ValueError for an empty prompt, an unknown id or sequence,
+        RequestTooLong and, with a paged cache, OutOfBlocks; then the cache is as it was.
+        """
+        raise NotImplementedError("s09.4")  # TODO s09.4: as forward, but keeping keys and values, and with one row of logits
+
+    def decode(self, token: int, cache: "KVCache | PagedKVCache", sequence: int = 0) -> np.ndarray:
+        """Append one token to a sequence that `prefill` began: logits [vocab_size] float32 of this token.
+
+        Raises ValueError for an unknown token, a sequence that is unknown or empty, RequestTooLong and, with a paged
+        cache, OutOfBlocks; then the cache is as it was.
+        """
+        raise NotImplementedError("s09.4")  # TODO s09.4: a batch of one
+
+    def prefill_batch(
+        self,
+        prompts: Sequence[Sequence[int] | np.ndarray],
+        cache: "KVCache | PagedKVCache",
+        sequences: Sequence[int] | None = None,
+    ) -> np.ndarray:
+        """As `prefill` for several prompts in one pass, packed one after the other: logits [B, vocab_size] float32.
+
+        sequences: distinct ones, one per prompt; 0 … B − 1 when None. Errors are those of prefill, also for another
+        number of sequences than prompts; then no sequence of the cache has changed.
+        """
+        raise NotImplementedError("s12.2")  # TODO s12.2: pack them, and let attention_varlen keep them apart
+
+    def decode_batch(
+        self,
+        ids: Sequence[int] | np.ndarray,
+        cache: "KVCache | PagedKVCache",
+        sequences: Sequence[int] | None = None,
+    ) -> np.ndarray:
+        """As `decode` with a token for each of several sequences in one pass: logits [B, vocab_size] float32.
+
+        sequences: distinct ones, one per token; 0 … B − 1 when None. Errors are those of decode, also for another
+        number of sequences than tokens; then no sequence of the cache has changed.
+        """
+        raise NotImplementedError("s12.2")  # TODO s12.2: one row per sequence
