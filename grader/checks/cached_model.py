@@ -34,10 +34,19 @@ class CachedModel:
         """Logits of tokens start − 1 … : a prefill of the first `start` tokens, then a decode of each further one."""
         return np.stack([self.prefill(ids[:start], sequence), *(self.decode(i, sequence) for i in ids[start:])])
 
-    def _logits(self, method: str, *arguments: Any) -> Array:
-        logits = self.worker.call(self.model.method(method), *arguments)
-        right = isinstance(logits, np.ndarray) and logits.shape == (self.config.vocab_size,)
-        require(right, f"{method} must return an array [{self.config.vocab_size}], the logits.", "INCORRECT_SHAPE")
+    def prefill_batch(self, prompts: Sequence[Sequence[int]], sequences: Sequence[int] | None = None) -> Array:
+        """Logits [B, vocab_size] of the last token of each prompt."""
+        return self._logits("prefill_batch", [list(ids) for ids in prompts], self.cache.handle, sequences)
+
+    def decode_batch(self, ids: Sequence[int], sequences: Sequence[int] | None = None) -> Array:
+        """Logits [B, vocab_size] of one token of each sequence."""
+        return self._logits("decode_batch", list(ids), self.cache.handle, sequences)
+
+    def _logits(self, method: str, inputs: Any, *others: Any) -> Array:
+        logits = self.worker.call(self.model.method(method), inputs, *others)
+        shape = (*([len(inputs)] if method.endswith("batch") else []), self.config.vocab_size)
+        right = isinstance(logits, np.ndarray) and logits.shape == shape
+        require(right, f"{method} must return an array {list(shape)}, the logits.", "INCORRECT_SHAPE")
         return np.asarray(logits)
 
 

@@ -7,6 +7,7 @@ from numpy.random import Generator
 from grader.checking import Worker, check, expect_error, expect_rows, require
 from grader.checks.cached_model import CachedModel, expect_stored, expect_walk
 from grader.checks.caches import Cache, Contents, read_rows
+from grader.checks.step_work import expect_decode_bytes, expect_no_more, expect_products, watch
 from grader.oracle.references import ReferenceModel
 
 
@@ -91,3 +92,34 @@ def limits(worker: Worker, tiny: ReferenceModel) -> None:
     expect_stored(model, tiny.oracle, ids, 0)
     for sizes in ((0, 5), (1, 0), (1, tiny.config.max_position_embeddings + 1)):
         expect_error(partial(Cache, worker, tiny.config, *sizes), "ValueError")
+
+
+@check("s09.10")
+def constant_work(emulator: Worker, tiny: ReferenceModel) -> None:
+    """decode launches as much for a long context as for a short one, and multiplies the weights by one row."""
+    ids, config = long_ids(tiny), tiny.config
+    model = CachedModel(emulator, tiny.folder, config, 1, len(ids))
+    seen = {}
+    for context in (2, 64, len(ids)):
+        model.prefill(ids[: context - 1])
+        seen[context] = watch(emulator, partial(model.decode, ids[context - 1]))
+    for context, observed in seen.items():
+        expect_no_more(f"decode at a context of {context}", observed, "A context of 2", seen[2])
+        expect_products(f"decode at a context of {context}", observed, config, 1, 1)
+
+
+@check("s09.11")
+def bytes_of_a_step(emulator: Worker, tiny: ReferenceModel) -> None:
+    """decode reads the keys and values of its context once per query head, and copies none of them."""
+    ids = long_ids(tiny)
+    model = CachedModel(emulator, tiny.folder, tiny.config, 1, len(ids))
+    seen = {}
+    for context in (64, 300):
+        model.prefill(ids[: context - 1])
+        seen[context] = watch(emulator, partial(model.decode, ids[context - 1]), counted=True)
+    expect_decode_bytes(tiny.config, seen)
+
+
+def long_ids(tiny: ReferenceModel) -> list[int]:
+    ids: list[int] = tiny.reference("long_text").ids.tolist()
+    return ids

@@ -135,7 +135,7 @@ OPERATIONS = st.one_of(
 def property_of_operations(
     worker: Worker, num_blocks: int, block_size: int, operations: list[tuple[str, int] | tuple[str, int, int]]
 ) -> None:
-    """After any calls free and used blocks are all blocks, none is in two tables, and what is refused changes nothing."""
+    """After any calls free and used blocks are all blocks, none is in two tables, and refused calls change nothing."""
     blocks = ManagedBlocks(worker, num_blocks, block_size)
     for method, *arguments in operations:
         getattr(blocks, method)(*arguments)

@@ -5,7 +5,7 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import InOut, Out, Worker, check, expect, property_check
+from grader.checking import BF16, InOut, Out, Sparse, Worker, check, expect, property_check
 from grader.checks.attending import SPREAD, sloping_keys
 from grader.checks.caches import empty_cache
 from grader.checks.draws import Array, bf16, to_bf16
@@ -13,6 +13,9 @@ from grader.checks.paging import draw_paged, draw_tables, expect_paged, slots_of
 from grader.checks.parallelism import expect_parallel
 from grader.checks.walking import expect_decoded_in_model
 from grader.oracle.references import ReferenceModel
+
+FAR_BLOCKS = 2**31 // (16 * 4 * 64)
+"""Blocks of 16 rows of 4 heads of 64 whose elements no 32-bit number counts any more."""
 
 
 @check("s15.1")
@@ -117,3 +120,28 @@ def in_the_model(worker: Worker, rng: Generator, tiny: ReferenceModel) -> None:
         return worker.launch("paged_attention", Out(q.shape), q, *shuffled, tables, lengths, scale)
 
     expect_decoded_in_model(tiny, attend, 16)
+
+
+@check("s15.9")
+def far_blocks(emulator: Worker, rng: Generator) -> None:
+    """write_kv and paged_attention reach blocks beyond 2^31 elements of a pool."""
+    shape = (FAR_BLOCKS + 4, 16, 4, 64)
+    tables = FAR_BLOCKS + rng.permutation(4).astype(np.int32).reshape(2, 2)
+    tables[1, 1] = 3  # where 32-bit addresses wrap to
+    contexts = np.array([20, 31], np.int32)
+    slots = slots_of(tables, (20, 31), 16)
+    k, v = (bf16(rng, len(slots), 4, 64) for _ in range(2))
+    blocks = tables.flatten().tolist()
+    blank = {block: np.zeros(shape[1:], BF16) for block in blocks}
+    pools = emulator.launch("write_kv", *(InOut(Sparse(shape, BF16, blank)) for _ in range(2)), k, v, slots)
+    q = bf16(rng, 2, 8, 64, scale=SPREAD)
+    written = [Sparse(shape, BF16, pool) for pool in pools]
+    got = emulator.launch("paged_attention", Out(q.shape), q, *written, tables, contexts, 0.125)
+
+    near = np.arange(4, dtype=np.int32).reshape(2, 2)  # the same in a pool of these blocks alone
+    keys, values = (np.stack([pool[block] for block in blocks]) for pool in pools)
+    zeros = np.zeros_like(keys)
+    want = oracle.write_kv(zeros, zeros, k, v, slots_of(near, (20, 31), 16))
+    for name, pool, expected in zip(("key_cache", "value_cache"), (keys, values), want, strict=True):
+        expect(pool, expected, f"{name}[{blocks}]")
+    expect(got, oracle.paged_attention(q, keys, values, near, contexts, 0.125))
