@@ -61,6 +61,7 @@ class Observed:
     bytes_to_host: int
     device_copies: int
     """From device memory to device memory."""
+    device_copied_bytes: int
     memsets: int
     allocations: int
     peak_bytes: int
@@ -84,6 +85,7 @@ class Observed:
         self.bytes_to_device, self.bytes_to_host = (report["copied_bytes"][to] for to in ("device", "host"))
         self.copies = self.copies_to_device + self.copies_to_host
         self.device_copies = report["device_copies"]
+        self.device_copied_bytes = report["device_copied_bytes"]
         self.memsets = report["memsets"]
         self.allocations = report["allocations"]
         self.peak_bytes = report["peak"]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.random import Generator
 
 from grader.answers import expect_answers
@@ -36,9 +37,9 @@ def greedy(name: str, prompt: Sequence[int], tokens: int, **fields: Any) -> Requ
     return Request(name, tuple(prompt), params, tokens, **fields)
 
 
-def ending(name: str, prompt: Sequence[int], tokens: int, **fields: Any) -> Request:
-    """A request whose answer ends with an end-of-sequence token after so many, long before max_tokens."""
-    return Request(name, tuple(prompt), SamplingParams(temperature=0.0, max_tokens=tokens + 50), tokens, **fields)
+def ending(name: str, prompt: Sequence[int], tokens: int, most: int = 100) -> Request:
+    """A request whose answer ends with an end-of-sequence token after so many, long before `most`."""
+    return Request(name, tuple(prompt), SamplingParams(temperature=0.0, max_tokens=most), tokens)
 
 
 def serve_exactly(worker: Caller, llm: Handle, trace: Trace, model: ScriptedModel) -> Observed:
@@ -58,9 +59,8 @@ def serve_greedily(worker: Caller, llm: Handle, trace: Trace, tiny: ReferenceMod
 
 
 def excerpt(rng: Generator, tiny: ReferenceModel, length: int) -> list[int]:
-    """So many tokens in a row out of one of the stored prompts."""
-    long = [prompt.ids for prompt in tiny.references if len(prompt.ids) >= length]
-    ids = long[rng.integers(len(long))]
+    """So many tokens in a row of the stored prompts, written one behind the other."""
+    ids = np.concatenate([prompt.ids for prompt in tiny.references])
     start = int(rng.integers(len(ids) - length + 1))
     return [int(token) for token in ids[start : start + length]]
 

@@ -1,5 +1,6 @@
 """Stage 13, second part: whom the scheduler lets in and lets wait, and how many steps it needs."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from grader.given.requests import SamplingParams
 from grader.oracle.scripted import scripted_model
 from grader.throughput import expect_fair, expect_no_starvation
 from grader.trace import Request, skewed_trace
+
+Band = Callable[[str, float], None]
 
 SLOTS = 4
 BUDGET = 32
@@ -51,17 +54,18 @@ def aborts(worker: Worker, rng: Generator, shared_folder: Path) -> None:
 
 
 @check("s13.9")
-def skewed_lengths(worker: Worker, rng: Generator, shared_folder: Path) -> None:
+def skewed_lengths(worker: Worker, rng: Generator, shared_folder: Path, expect_band: Band) -> None:
     """With a few long answers among short ones no slot stays empty: far fewer steps than static batching needs."""
     model = scripted_model(rng, shared_folder)
     llm = new_llm(worker, model.folder, max_num_seqs=SLOTS, max_model_len=128)
     for requests in (24, 40):
         trace = skewed_trace(rng, model, requests=requests, max_num_seqs=SLOTS)
         expect_lean(serve_exactly(worker, llm, trace, model), trace, SLOTS)
+    expect_band("s13", 0.25)
 
 
 @check("s13.10")
-def arrivals(worker: Worker, rng: Generator, shared_folder: Path) -> None:
+def arrivals(worker: Worker, rng: Generator, shared_folder: Path, expect_band: Band) -> None:
     """Requests that arrive while others run join them in the next step, as far as slots and token budget allow."""
     model = scripted_model(rng, shared_folder)
     llm = new_llm(worker, model.folder, max_num_seqs=SLOTS, max_model_len=128, max_num_batched_tokens=BUDGET)
@@ -70,6 +74,7 @@ def arrivals(worker: Worker, rng: Generator, shared_folder: Path) -> None:
         seen = serve_exactly(worker, llm, trace, model)
         expect_budget(seen, trace, BUDGET)
         expect_lean(seen, trace, SLOTS, BUDGET)
+    expect_band("s13", 0.5)
 
 
 @check("s13.11")

@@ -208,6 +208,7 @@ class Device:
         if not self.arena.holds(target, bytes) or not self.arena.holds(source, bytes):
             raise Refused(1, f"copy of {bytes} bytes beyond an allocation")
         self.observation.device_copies += 1
+        self.observation.device_copied_bytes += bytes
         ctypes.memmove(target, source, bytes)
 
     def copied(self, to: str, bytes: int) -> None:

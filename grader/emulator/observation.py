@@ -25,7 +25,7 @@ class Observation:
         self.counted = counted
         self.launches: Counter[str] = Counter()
         self.num_gemms = self.num_kernels = 0
-        self.allocations = self.memsets = self.device_copies = 0
+        self.allocations = self.memsets = self.device_copies = self.device_copied_bytes = 0
         self._copies = dict.fromkeys(DIRECTIONS, 0)
         self._copied_bytes = dict.fromkeys(DIRECTIONS, 0)
         self._gemms: list[Gemm] = []
@@ -67,6 +67,7 @@ class Observation:
             "copies": self._copies,
             "copied_bytes": self._copied_bytes,
             "device_copies": self.device_copies,
+            "device_copied_bytes": self.device_copied_bytes,
             "memsets": self.memsets,
             "allocations": self.allocations,
         }

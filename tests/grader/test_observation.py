@@ -122,6 +122,7 @@ def test_copies_and_memsets(worker: Worker, method: Callable[..., Any]) -> None:
     seen = observe(worker, method, "move")
     assert (seen.copies_to_device, seen.copies_to_host, seen.device_copies, seen.memsets) == (1, 2, 1, 1)
     assert (seen.bytes_to_device, seen.bytes_to_host, seen.copies) == (1200, 2400, 3)
+    assert seen.device_copied_bytes == 1200
 
 
 def test_products_have_sizes(worker: Worker, method: Callable[..., Any]) -> None:
