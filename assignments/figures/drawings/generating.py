@@ -56,11 +56,11 @@ def sampling_pipeline() -> Figure:
                 figure.text(x + width / 2, bottom - 14, "0", 12, mono=True, color=RED)
     figure.text(14, 478, "draw", 14, anchor="start", bold=True)
     figure.text(14, 506, "u = 0.6", 13, anchor="start", mono=True, color=RED)
-    x, total = float(left), 6 * width
+    start, total = float(left), 6 * width
     for token in sorted(kept):
-        figure.box(x, 464, by_p[token] * total, 32, f"token {token}", fill=GREEN, size=13, mono=True)
-        x += by_p[token] * total
-        figure.text(x, 510, f"{(x - left) / total:.4f}", 12, mono=True)
+        figure.box(start, 464, by_p[token] * total, 32, f"token {token}", fill=GREEN, size=13, mono=True)
+        start += by_p[token] * total
+        figure.text(start, 510, f"{(start - left) / total:.4f}", 12, mono=True)
     figure.text(left, 510, "0", 12, mono=True)
     figure.arrow((left + 0.6 * total, 450), (left + 0.6 * total, 464), color=RED)
     figure.text(400, 540, "The uniform number 0.6 lies between 0.2741 and 0.7259: the token is 2.", 13, color=FAINT)
