@@ -11,6 +11,7 @@ from drawings import (
     memory,
     online,
     packing,
+    paging,
     products,
     reductions,
     rotation,
@@ -51,6 +52,8 @@ FIGURES = (
     scheduling.scheduler_timeline,
     scheduling.token_budget,
     scheduling.request_life,
+    paging.paged_walk,
+    paging.tiles_and_blocks,
 )
 
 
