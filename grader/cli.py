@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from grader import VERSION, UsageError, release
@@ -86,8 +86,8 @@ def add_model_commands(commands: "argparse._SubParsersAction[argparse.ArgumentPa
     serve.set_defaults(run=run_serve)
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
     serve.add_argument("--port", type=_port, default=8000, help="0 takes a free one (8000)")
-    serve.add_argument("--max-num-seqs", type=_count, default=8, metavar="N", help="requests running at once (8)")
-    serve.add_argument("--queue", type=_count, default=64, metavar="N", help="requests waiting beside them (64)")
+    serve.add_argument("--max-num-seqs", type=_count(1), default=8, metavar="N", help="requests running at once (8)")
+    serve.add_argument("--queue", type=_count(0), default=64, metavar="N", help="requests waiting beside them (64)")
     for command in (generate, chat, serve):
         command.add_argument("--submission", default="starter", help="the folder that holds engine/ (starter)")
         command.add_argument("--model", default=DEFAULT_MODEL, help=f"name in models/, or a folder ({DEFAULT_MODEL})")
@@ -109,10 +109,13 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or len(text) > 6:
-        raise argparse.ArgumentTypeError(f"{clean_line(text, 40)!r} is no whole number from 0 to 999999")
-    return int(text)
+def _count(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isdecimal() or len(text) > 6 or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{clean_line(text, 40)!r} is no whole number from {least} to 999999")
+        return int(text)
+
+    return read
 
 
 def run_grade(options: argparse.Namespace) -> int:

@@ -44,6 +44,7 @@ SUITES = (
     Suite("models", 60, ("tests/model/test_gguf.py", "tests/model/test_fetch.py", "tests/model/test_talk.py")),
     Suite("launchers", 30, ("tests/given",)),
     Suite("engine", 60, ("tests/engine",)),
+    Suite("server", 60, ("tests/serving",)),
     Suite("emulator", 120, ("tests/emulator",)),
     Suite("solutions", 180, ("tests/kit/test_solutions.py", "tests/kit/test_starter.py", "tests/kit/test_nvcc.py")),
     Suite("alternatives", 90, ("tests/kit/test_alternatives.py",)),

@@ -163,8 +163,11 @@ class EngineLoop:
         self._live.clear()
 
     def _observe(self) -> None:
-        if self.failure is None:
-            self._guard(lambda: setattr(self, "stats", dict(self._llm.stats())))
+        """Note the engine's counts, which are for show: one that fails to give them serves as well."""
+        try:
+            self.stats = {str(name): int(count) for name, count in self._llm.stats().items()}
+        except (Exception, SystemExit):
+            self.stats = {}
 
     def _told(self, error: BaseException) -> str:
         told = str(error) if isinstance(error, EngineFailed) else self._explain(error)

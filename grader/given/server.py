@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -92,10 +93,10 @@ class Server:
         return {"id": self._model.name, "object": "model", "created": self._created, "owned_by": "pagedlab"}
 
     async def _completions(self, request: Request) -> Response:
-        return await self._answer(request, read_completion(await _body(request), self._model))
+        return await self._answer(request, await run_in_threadpool(read_completion, await _body(request), self._model))
 
     async def _chat(self, request: Request) -> Response:
-        return await self._answer(request, read_chat(await _body(request), self._model))
+        return await self._answer(request, await run_in_threadpool(read_chat, await _body(request), self._model))
 
     async def _answer(self, request: Request, call: Call) -> Response:
         if len(call.prompts) > self._capacity:
