@@ -27,6 +27,7 @@ from grader.properties import property_check
 
 __all__ = [
     "BF16",
+    "Band",
     "Counters",
     "Device",
     "Expected",
@@ -48,6 +49,9 @@ __all__ = [
     "property_check",
     "require",
 ]
+
+Band = Callable[[str, float], None]
+"""The fixture `expect_band`."""
 
 Function = TypeVar("Function", bound=Callable[..., None])
 

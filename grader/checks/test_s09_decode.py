@@ -4,7 +4,7 @@ from functools import partial
 
 from numpy.random import Generator
 
-from grader.checking import Worker, check, expect_error, expect_rows, require
+from grader.checking import Band, Worker, check, expect_error, expect_rows, require
 from grader.checks.cached_model import CachedModel, expect_stored, expect_walk
 from grader.checks.caches import Cache, Contents, read_rows
 from grader.checks.step_work import expect_decode_bytes, expect_no_more, expect_products, watch
@@ -95,7 +95,7 @@ def limits(worker: Worker, tiny: ReferenceModel) -> None:
 
 
 @check("s09.10")
-def constant_work(emulator: Worker, tiny: ReferenceModel) -> None:
+def constant_work(emulator: Worker, tiny: ReferenceModel, expect_band: Band) -> None:
     """decode launches as much for a long context as for a short one, and multiplies the weights by one row."""
     ids, config = long_ids(tiny), tiny.config
     model = CachedModel(emulator, tiny.folder, config, 1, len(ids))
@@ -106,10 +106,11 @@ def constant_work(emulator: Worker, tiny: ReferenceModel) -> None:
     for context, observed in seen.items():
         expect_no_more(f"decode at a context of {context}", observed, "A context of 2", seen[2])
         expect_products(f"decode at a context of {context}", observed, config, 1, 1)
+    expect_band("s09", 0.25)
 
 
 @check("s09.11")
-def bytes_of_a_step(emulator: Worker, tiny: ReferenceModel) -> None:
+def bytes_of_a_step(emulator: Worker, tiny: ReferenceModel, expect_band: Band) -> None:
     """decode reads the keys and values of its context once per query head, and copies none of them."""
     ids = long_ids(tiny)
     model = CachedModel(emulator, tiny.folder, tiny.config, 1, len(ids))
@@ -118,6 +119,7 @@ def bytes_of_a_step(emulator: Worker, tiny: ReferenceModel) -> None:
         model.prefill(ids[: context - 1])
         seen[context] = watch(emulator, partial(model.decode, ids[context - 1]), counted=True)
     expect_decode_bytes(tiny.config, seen)
+    expect_band("s09", 0.5)
 
 
 def long_ids(tiny: ReferenceModel) -> list[int]:

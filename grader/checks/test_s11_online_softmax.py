@@ -5,7 +5,7 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import Out, Worker, check, expect, property_check, require
+from grader.checking import Band, Out, Worker, check, expect, property_check, require
 from grader.checks.attending import draw_attention, draw_decode, expect_attention, expect_decode, sloping_keys
 from grader.checks.draws import Array, to_bf16
 from grader.checks.parallelism import expect_parallel
@@ -132,16 +132,18 @@ def in_the_model(worker: Worker, tiny: ReferenceModel) -> None:
 
 
 @check("s11.10")
-def requested_once(emulator: Worker, rng: Generator) -> None:
+def requested_once(emulator: Worker, rng: Generator, expect_band: Band) -> None:
     """flash_attention requests keys and values at most 1.1 times per query head, at 1 and at 16 queries."""
     for queries, keys in ((1, 100), (16, 100), (16, 16)):
         q, k, v = draw_attention(rng, queries, keys, 4, 2, 24)
         expect_requested_once(emulator, FLASH, [Out(q.shape), q, k, v, 0.2], 4 * keys)
+    expect_band("s11", 0.5)
 
 
 @check("s11.11")
-def requested_once_from_a_cache(emulator: Worker, rng: Generator) -> None:
+def requested_once_from_a_cache(emulator: Worker, rng: Generator, expect_band: Band) -> None:
     """flash_decode_attention requests each context's keys and values at most 1.1 times per query head."""
     for lengths in ((40, 60), (1, 17)):
         arguments = draw_decode(rng, lengths, 4, 2, 24)
         expect_requested_once(emulator, DECODE, [Out(arguments[0].shape), *arguments, 0.2], 4 * sum(lengths))
+    expect_band("s11", 0.25)

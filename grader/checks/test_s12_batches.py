@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from grader.checking import Worker, check, expect_error, expect_rows
+from grader.checking import Band, Worker, check, expect_error, expect_rows
 from grader.checks.batching import expect_batch
 from grader.checks.cached_model import CachedModel, expect_stored
 from grader.checks.step_work import SPARE_LAUNCHES, expect_no_more, expect_products, watch
@@ -63,7 +63,7 @@ def wrong_batches(worker: Worker, tiny: ReferenceModel) -> None:
 
 
 @check("s12.8")
-def steps_of_a_batch(emulator: Worker, tiny: ReferenceModel) -> None:
+def steps_of_a_batch(emulator: Worker, tiny: ReferenceModel, expect_band: Band) -> None:
     """decode_batch of 8 sequences needs no more launches, products and copies than of one, and 2 to spare."""
     model, prompts = eight(emulator, tiny)
     model.prefill_batch(prompts)
@@ -72,16 +72,18 @@ def steps_of_a_batch(emulator: Worker, tiny: ReferenceModel) -> None:
     all_ = watch(emulator, partial(model.decode_batch, [7, 9] * 4))
     expect_no_more("decode_batch of 8", all_, "One sequence", one, SPARE_LAUNCHES)
     expect_products("decode_batch of 8", all_, tiny.config, 8, 8)
+    expect_band("s12", 0.25)
 
 
 @check("s12.9")
-def packed_prompts(emulator: Worker, tiny: ReferenceModel) -> None:
+def packed_prompts(emulator: Worker, tiny: ReferenceModel, expect_band: Band) -> None:
     """prefill_batch of 8 prompts needs as little, computes no token of padding, and logits of last tokens only."""
     model, prompts = eight(emulator, tiny)
     one = watch(emulator, partial(model.prefill_batch, prompts[3:4], (5,)))
     all_ = watch(emulator, partial(model.prefill_batch, prompts))
     expect_no_more("prefill_batch of 8", all_, "One prompt", one, SPARE_LAUNCHES)
     expect_products("prefill_batch of 8", all_, tiny.config, sum(map(len, prompts)), 8)
+    expect_band("s12", 0.5)
 
 
 def eight(emulator: Worker, tiny: ReferenceModel) -> tuple[CachedModel, list[list[int]]]:

@@ -1,19 +1,16 @@
 """Stage 13, second part: whom the scheduler lets in and lets wait, and how many steps it needs."""
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from numpy.random import Generator
 
-from grader.checking import Worker, check, expect_error, require
+from grader.checking import Band, Worker, check, expect_error, require
 from grader.checks.serving import expect_budget, expect_lean, expect_stats, greedy, new_llm, serve_exactly
 from grader.given.requests import SamplingParams
 from grader.oracle.scripted import scripted_model
 from grader.throughput import expect_fair, expect_no_starvation
 from grader.trace import Request, skewed_trace
-
-Band = Callable[[str, float], None]
 
 SLOTS = 4
 BUDGET = 32

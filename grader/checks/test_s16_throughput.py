@@ -1,19 +1,16 @@
 """Stage 16, second part: what the engine makes of its memory, and what a decode step costs."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from numpy.random import Generator
 
-from grader.checking import Worker, check
+from grader.checking import Band, Worker, check
 from grader.checks.engine_work import activation_bytes, decode_work, linear_bytes, live_bytes
 from grader.checks.memory_cap import CAP_ROWS, KV_ROWS, MODEL_LEN, crowded_trace, device_cap, kv_bytes
 from grader.checks.serving import greedy, new_llm, serve_exactly
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import scripted_model
 from grader.throughput import expect_at_most, expect_decode_steps, expect_other_steps, expect_running
-
-Band = Callable[[str, float], None]
 
 SLOTS = 2 * CAP_ROWS + 2
 
