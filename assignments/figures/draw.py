@@ -52,6 +52,9 @@ FIGURES = (
     scheduling.scheduler_timeline,
     scheduling.token_budget,
     scheduling.request_life,
+    paging.rows_and_blocks,
+    paging.block_boundary,
+    paging.block_tables,
     paging.paged_walk,
     paging.tiles_and_blocks,
 )
