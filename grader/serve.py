@@ -60,7 +60,11 @@ def _serve(listener: socket.socket, options: argparse.Namespace) -> int:
     with _stopping(loop.stop):
         thread.start()
         host, port = listener.getsockname()[:2]
-        print(f"Serving {model.name} on http://{_in_url(host)}:{port}/v1; Ctrl-C ends it.", file=sys.stderr, flush=True)
+        print(
+            f"Serving {model.name} on http://{_in_url(host)}:{port}/v1; Ctrl-C ends it (twice: at once).",
+            file=sys.stderr,
+            flush=True,
+        )
         loop.run(server.deliver)
         http.should_exit = True
         thread.join()

@@ -14,7 +14,7 @@ from .requests import RequestTooLong, SamplingParams, StepOutput
 MAX_IDLE_STEPS = 1000
 """An engine that gives no token in so many steps in a row is stuck."""
 MAX_FAILURES = 3
-"""An engine whose steps fail so often without a token in between is given up: its device may be lost."""
+"""An engine whose steps fail so often without a token in between is not well: its device may be lost."""
 SHUTTING_DOWN = "the server is shutting down"
 
 
@@ -38,7 +38,7 @@ class Addition(NamedTuple):
 
 
 class EngineLoop:
-    """Serves the requests of other threads; `add`, `abort`, `stop`, `stats` and `failure` are for these."""
+    """Serves the requests of other threads; these use `add`, `abort`, `stop`, `stats`, `trouble` and `failure`."""
 
     def __init__(self, llm: Any, explain: Callable[[BaseException], str], warn: Callable[[str], None]) -> None:
         """`explain` puts an error of the engine's code into words, `warn` shows such words to whoever runs it."""
@@ -46,6 +46,8 @@ class EngineLoop:
         """The engine's own counts after its last step."""
         self.failure: str | None = None
         """Why no request is taken any more."""
+        self.trouble: str | None = None
+        """Why no request may go well, although they are taken: steps failed, MAX_FAILURES or more in a row."""
         self._llm = llm
         self._explain = explain
         self._warn = warn
@@ -71,8 +73,8 @@ class EngineLoop:
     def run(self, deliver: Callable[[list[Event]], None]) -> None:
         """Serve until `stop`, in the thread that made the engine; `deliver` gets what happened, in its order.
 
-        What the engine raises in a step ends all requests that it has, and no others. After MAX_FAILURES of these, or
-        when it can't let go of a request, it is asked for nothing more, and every request ends with EngineGone.
+        What the engine raises in a step ends all requests that it has, and no others. When it can't let go of a
+        request it is asked for nothing more, and every request ends with EngineGone.
         """
         stopping = False
         self._observe()
@@ -127,7 +129,9 @@ class EngineLoop:
             call(*arguments)
         except (Exception, SystemExit) as error:
             self.failure = f"the engine failed: {self._told(error)}"
-            self._end_all(EngineGone(self.failure))
+            self._warn("The engine is given up; requests are refused from now on. Ctrl-C ends the server.")
+            self._events += [(request_id, EngineGone(self.failure)) for request_id in self._live]
+            self._live.clear()
 
     def _step(self) -> None:
         try:
@@ -139,7 +143,7 @@ class EngineLoop:
             self._give_up_step(error)
             return
         if outputs:
-            self._failures = 0
+            self._failures, self.trouble = 0, None
         for output in outputs:
             if output.request_id in self._live:
                 self._events.append((output.request_id, output))
@@ -154,13 +158,8 @@ class EngineLoop:
         for request_id in list(self._live):
             self._events.append((request_id, EngineFailed(told)))
             self._guard(self._abort, request_id)
-        if self._failures == MAX_FAILURES and self.failure is None:
-            self.failure = f"the engine failed {MAX_FAILURES} times in a row: {told}"
-            self._warn("The engine is given up; requests are refused from now on. Ctrl-C ends the server.")
-
-    def _end_all(self, error: Exception) -> None:
-        self._events += [(request_id, error) for request_id in self._live]
-        self._live.clear()
+        if self._failures >= MAX_FAILURES:
+            self.trouble = f"the last {self._failures} steps failed: {told}"
 
     def _observe(self) -> None:
         """Note the engine's counts, which are for show: one that fails to give them serves as well."""
@@ -182,6 +181,6 @@ def _checked(output: Any) -> StepOutput:
         token = operator.index(token)
     except (TypeError, ValueError):
         raise EngineFailed(f"engine/llm.py: step gave {output!r:.80}, no StepOutput.") from None
-    if token < 0 or reason not in (None, "stop", "length"):
+    if not 0 <= token < 2**31 or reason not in (None, "stop", "length"):
         raise EngineFailed(f"engine/llm.py: step gave {output!r:.80}, which is no token or no finish reason.")
     return StepOutput(request_id, token, reason)

@@ -76,9 +76,9 @@ class Server:
         yield
 
     async def _health(self, request: Request) -> Response:
-        failure = self._engine.failure
-        state = {"status": "ok"} if failure is None else {"status": "failed", "reason": failure}
-        return JSONResponse({**state, **self._engine.stats}, 200 if failure is None else 503)
+        reason = self._engine.failure or self._engine.trouble
+        state = {"status": "ok"} if reason is None else {"status": "failed", "reason": reason}
+        return JSONResponse({**state, **self._engine.stats}, 200 if reason is None else 503)
 
     async def _models(self, request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [self._card()]})

@@ -43,7 +43,10 @@ class Tokenizer:
 
 
 class TextStream:
-    """The text of tokens as they come, by the library's own means; all pieces together are the text of all tokens."""
+    """The text of tokens as they come, by the library's own means; all pieces together are the text of all tokens.
+
+    Where a tokenizer spells unknown characters in bytes, bytes that form none can change text that was final.
+    """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -54,7 +57,11 @@ class TextStream:
     def push(self, token: int) -> str:
         """The text that is final with this token."""
         self._tokens.append(token)
-        piece = self._stream.step(self._tokenizer, token) or ""
+        try:
+            piece = self._stream.step(self._tokenizer, token) or ""
+        except Exception:  # the library raises nothing narrower, and gives up where bytes are no text
+            piece = self.finish()
+            self._stream = DecodeStream(self._tokens, skip_special_tokens=True)
         self._length += len(piece)
         return piece
 

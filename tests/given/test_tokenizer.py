@@ -1,8 +1,10 @@
 """tokenizer.json is read and used as it says; what cannot be read is named."""
 
+import random
 from pathlib import Path
 
 import pytest
+import tokenizers
 
 from grader import KIT
 from grader.given.config import LlamaConfig
@@ -25,6 +27,42 @@ def test_half_a_character_is_replaced() -> None:
     ids = tokenizer.encode("🙂")
     assert len(ids) > 2
     assert tokenizer.decode(ids[:-1]).endswith("\N{REPLACEMENT CHARACTER}")
+
+
+def test_streamed_text_is_the_whole_text() -> None:
+    """Also of tokens that no text has: half characters everywhere."""
+    tokenizer = Tokenizer.from_folder(TINY)
+    rng = random.Random(0)
+    answers = [[rng.randrange(1024) for _ in range(length)] for length in range(100)]
+    for tokens in [*answers, tokenizer.encode("naïve 東京 🙂👩‍🔬")]:
+        stream = tokenizer.stream()
+        assert "".join([*map(stream.push, tokens), stream.finish()]) == tokenizer.decode(tokens)
+
+
+def test_streamed_text_comes_with_its_last_token() -> None:
+    tokenizer = Tokenizer.from_folder(TINY)
+    stream = tokenizer.stream()
+    pieces = [stream.push(token) for token in tokenizer.encode("I 🙂")]
+    assert pieces[-1] == "🙂"
+    assert "".join(pieces[:-1]) == "I "
+
+
+def test_streaming_where_characters_are_spelt_in_bytes() -> None:
+    """As Llama 2 does; bytes that are no text must not end the stream, and what comes after them is told."""
+    words = ["▁", "▁the", "a", "é", "日"]
+    vocabulary = {token: number for number, token in enumerate(["?", *(f"<0x{b:02X}>" for b in range(256)), *words])}
+    library = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, [], byte_fallback=True, unk_token="?"))
+    parts = tokenizers.decoders.Replace("▁", " "), tokenizers.decoders.ByteFallback(), tokenizers.decoders.Fuse()
+    library.decoder = tokenizers.decoders.Sequence(list(parts))
+    tokenizer = Tokenizer(library)
+    rng = random.Random(0)
+    for _ in range(100):
+        noise = [rng.randrange(1, 257) for _ in range(8)]
+        stream = tokenizer.stream()
+        for token in noise:
+            stream.push(token)
+        text = "".join([*map(stream.push, library.encode("a𝄞日éa").ids), stream.finish()])
+        assert text.endswith("日éa")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

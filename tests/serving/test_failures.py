@@ -117,18 +117,16 @@ def test_a_stream_tells_of_a_failure_in_an_event(faulty: Running) -> None:
     assert ask(faulty, FINE) == 16
 
 
-def test_an_engine_that_fails_again_and_again_is_given_up(submission: Path) -> None:
-    with running(submission, "tiny") as server:
-        for _ in range(3):
-            with pytest.raises(openai.InternalServerError, match="boom"):
-                ask(server, STEP_FAILS)
-        wait_until(lambda: server.http.get("/health").status_code == 503)
-        with pytest.raises(openai.InternalServerError, match="failed 3 times in a row") as refused:
-            ask(server, FINE)
-        assert refused.value.status_code == 503
-        assert server.process.end() == 1
-        assert "The engine is given up" in server.process.text
-        assert "Traceback" not in server.process.text
+def test_an_engine_that_fails_again_and_again_is_not_well(faulty: Running) -> None:
+    for _ in range(3):
+        assert faulty.health()["status"] == "ok"
+        with pytest.raises(openai.InternalServerError, match="boom"):
+            ask(faulty, STEP_FAILS)
+    health = faulty.http.get("/health")
+    assert (health.status_code, health.json()["status"]) == (503, "failed")
+    assert "the last 3 steps failed: RuntimeError" in health.json()["reason"]
+    assert ask(faulty, FINE) == 16
+    assert faulty.http.get("/health").status_code == 200
 
 
 def test_an_engine_that_cannot_let_go_is_given_up(submission: Path) -> None:
@@ -136,7 +134,12 @@ def test_an_engine_that_cannot_let_go_is_given_up(submission: Path) -> None:
         server.client.completions.create(model="tiny", prompt=[ABORT_FAILS], stream=True).close()
         wait_until(lambda: server.http.get("/health").status_code == 503)
         assert "stuck" in server.health()["reason"]
+        with pytest.raises(openai.InternalServerError, match="stuck") as refused:
+            ask(server, FINE)
+        assert refused.value.status_code == 503
         assert server.process.end(signal.SIGTERM) == 1
+        assert "The engine is given up" in server.process.text
+        assert "Traceback" not in server.process.text
 
 
 def test_interrupting_ends_streams_with_an_error(submission: Path) -> None:
