@@ -54,7 +54,8 @@ extern "C" __global__ void paged_attention(
                 ((block * block_size + position % block_size) * num_kv_heads + kv_head) * head_dim;
             score = 0.0f;
             for (int d = 0; d < head_dim; d += 8) {
-                score += dot8(query + d, *reinterpret_cast<const uint4*>(key_cache + row + d));
+                const uint4 key = *reinterpret_cast<const uint4*>(key_cache + row + d);
+                score += dot8(query + d, key);
             }
             score *= scale;
             rows[warp][lane] = row;
