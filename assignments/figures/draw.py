@@ -5,6 +5,7 @@ from pathlib import Path
 
 from drawings import (
     caching,
+    engine,
     formats,
     generating,
     launches,
@@ -57,6 +58,9 @@ FIGURES = (
     paging.block_tables,
     paging.paged_walk,
     paging.tiles_and_blocks,
+    engine.preemption,
+    engine.step_integers,
+    engine.engine_step,
 )
 
 
