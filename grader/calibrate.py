@@ -49,7 +49,7 @@ def run_calibrate(options: argparse.Namespace) -> int:
                     f"  {name}  {figure.tokens_per_second:12,.1f} tokens/s  roofline {figure.roofline:.3f}", flush=True
                 )
                 figures.setdefault(gpu, {})[name] = figure
-    write_figures(figures)
+                write_figures(figures)  # what a later workload breaks off is not lost
     return 0
 
 
