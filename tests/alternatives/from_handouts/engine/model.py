@@ -1,8 +1,9 @@
 """An alternative solution, written from the handouts alone: the Llama model as functions over per-layer objects."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import ml_dtypes
 import numpy as np
@@ -12,10 +13,13 @@ from given.config import LlamaConfig
 from pycuda import gpuarray
 from pycuda.gpuarray import GPUArray
 
+from .kv_cache import KVCache
 from .linear import linear
+from .paged_kv_cache import PagedKVCache
 from .rope import rope_tables
 from .weights import SafetensorsError, load_model_weights
 
+Cache = KVCache | PagedKVCache
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FLOAT32 = np.dtype(np.float32)
 
@@ -35,21 +39,23 @@ class Layer:
     down_proj: GPUArray
 
 
+Attention = Callable[[int, GPUArray, GPUArray, GPUArray, GPUArray], None]
+"""attention(layer, found, q, k, v) launches what lets each query find something in the values that it may see."""
+
+
 @dataclass(frozen=True)
-class Prompt:
-    """What all layers of one forward pass share: the configuration and the rotation of every position."""
+class Pass:
+    """What all layers of one pass over tokens share: the configuration, each token's rotation, and how it attends."""
 
     config: LlamaConfig
-    num_tokens: int
     cos: GPUArray
     sin: GPUArray
     positions: GPUArray
+    attention: Attention
 
-    @classmethod
-    def of_length(cls, config: LlamaConfig, num_tokens: int) -> "Prompt":
-        cos, sin = rope_tables(config, num_tokens)
-        positions = np.arange(num_tokens, dtype=np.int32)
-        return cls(config, num_tokens, *(gpuarray.to_gpu(array) for array in (cos, sin, positions)))
+    @property
+    def num_tokens(self) -> int:
+        return int(self.positions.size)
 
 
 class LlamaModel:
@@ -65,6 +71,8 @@ class LlamaModel:
         self.norm = upload("model.norm.weight", c.hidden_size)
         tied = self.config.tie_word_embeddings
         self.head = self.embedding if tied else upload("lm_head.weight", c.vocab_size, c.hidden_size)
+        self.scale = 1 / math.sqrt(c.head_dim)
+        self.stream = None  # all work is on the default stream
 
     def forward(
         self, ids: Sequence[int] | np.ndarray, last_only: bool = False, hidden_states: bool = False
@@ -75,37 +83,122 @@ class LlamaModel:
         output and then the residual stream after each block, before the final norm.
         Raises ValueError for an empty prompt, one longer than max_position_embeddings, or an unknown id.
         """
-        tokens = gpuarray.to_gpu(_checked_ids(ids, self.config))
-        prompt = Prompt.of_length(self.config, tokens.size)
-        hidden = gpuarray.empty((prompt.num_tokens, self.config.hidden_size), BF16)
-        ops.embedding(hidden, self.embedding, tokens)
-        states = [hidden.get()] if hidden_states else []
-        for layer in self.layers:
-            attend(hidden, layer, prompt)
-            feed_forward(hidden, layer, prompt)
-            if hidden_states:
-                states.append(hidden.get())
+        tokens = _checked_ids(ids, self.config)
+
+        def attention(layer: int, found: GPUArray, q: GPUArray, k: GPUArray, v: GPUArray) -> None:
+            ops.attention(found, q, k, v, self.scale)
+
+        states: list[np.ndarray] | None = [] if hidden_states else None
+        hidden = self._run(tokens, np.arange(tokens.size), attention, states)
         rows = hidden[-1:] if last_only else hidden
         logits = project(normalised(rows, self.norm, self.config), self.head, FLOAT32).get()
-        return (logits, states) if hidden_states else logits
+        return logits if states is None else (logits, states)
+
+    def prefill(self, ids: Sequence[int] | np.ndarray, cache: Cache, sequence: int = 0) -> np.ndarray:
+        """Begin a sequence with a prompt: logits [vocab_size] float32 of its last token.
+
+        ValueError for an empty prompt, an unknown id or sequence; RequestTooLong, OutOfBlocks. Nothing changes then.
+        """
+        return self.prefill_batch([ids], cache, [sequence])[0]
+
+    def decode(self, token: int, cache: Cache, sequence: int = 0) -> np.ndarray:
+        """Append a token to a sequence that has one: its logits [vocab_size] float32. Errors as prefill's."""
+        return self.decode_batch([token], cache, [sequence])[0]
+
+    def prefill_batch(
+        self, prompts: Sequence[Sequence[int] | np.ndarray], cache: Cache, sequences: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """Begin sequences (0 … B − 1 by default) with a prompt each: logits [B, vocab_size] float32."""
+        return self.launch_prefill(prompts, cache, range(len(prompts)) if sequences is None else sequences).get()
+
+    def decode_batch(
+        self, ids: Sequence[int] | np.ndarray, cache: Cache, sequences: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """Append a token to each of some sequences (0 … B − 1 by default): logits [B, vocab_size] float32."""
+        return self.launch_decode(ids, cache, range(len(ids)) if sequences is None else sequences).get()
+
+    def launch_prefill(
+        self, prompts: Sequence[Sequence[int] | np.ndarray], cache: Cache, sequences: Sequence[int]
+    ) -> GPUArray:
+        """prefill_batch whose logits stay on the GPU."""
+        tokens = [_checked_ids(ids, self.config) for ids in prompts]
+        _refuse_unpaired(sequences, len(tokens))
+        counts = [ids.size for ids in tokens]
+        slots = integers(cache.restart(dict(zip(sequences, counts, strict=True))))
+        starts = integers(np.cumsum([0, *counts]))
+
+        def attention(layer: int, found: GPUArray, q: GPUArray, k: GPUArray, v: GPUArray) -> None:
+            ops.write_kv(cache.key_caches[layer], cache.value_caches[layer], k, v, slots)
+            if len(counts) == 1:
+                ops.flash_attention(found, q, k, v, self.scale)
+            else:
+                ops.attention_varlen(found, q, k, v, starts, starts, self.scale)
+
+        positions = np.concatenate([np.arange(count) for count in counts])
+        hidden = self._run(np.concatenate(tokens), positions, attention)
+        normed = normalised(hidden, self.norm, self.config)
+        last = gpuarray.empty((len(counts), self.config.hidden_size), BF16)
+        ops.embedding(last, normed, integers(np.cumsum(counts) - 1))  # the rows of the last tokens
+        return project(last, self.head, FLOAT32)
+
+    def launch_decode(self, ids: Sequence[int] | np.ndarray, cache: Cache, sequences: Sequence[int]) -> GPUArray:
+        """decode_batch whose logits stay on the GPU."""
+        tokens = _checked_ids(ids, self.config)
+        _refuse_unpaired(sequences, tokens.size)
+        past = np.array([cache.length(sequence) for sequence in sequences])
+        if not past.all():
+            raise ValueError("a sequence is empty: it must begin with a prompt")
+        slots = integers(cache.extend({sequence: 1 for sequence in sequences}))
+        tables, lengths = integers(cache.tables(list(sequences))), integers(past + 1)
+
+        def attention(layer: int, found: GPUArray, q: GPUArray, k: GPUArray, v: GPUArray) -> None:
+            ops.write_kv(cache.key_caches[layer], cache.value_caches[layer], k, v, slots)
+            cache.attend(layer, found, q, tables, lengths, self.scale)
+
+        hidden = self._run(tokens, past, attention)
+        return project(normalised(hidden, self.norm, self.config), self.head, FLOAT32)
+
+    def reserve(self, max_num_tokens: int, max_num_seqs: int) -> None:
+        """Nothing to do: an engine announces its largest pass, but each pass allocates what it needs."""
+
+    @cached_property
+    def _rotations(self) -> list[GPUArray]:
+        """cos and sin of all positions."""
+        return [gpuarray.to_gpu(table) for table in rope_tables(self.config, self.config.max_position_embeddings)]
+
+    def _run(
+        self, ids: np.ndarray, positions: np.ndarray, attention: Attention, states: list[np.ndarray] | None = None
+    ) -> GPUArray:
+        """The residual stream [tokens, hidden_size] behind the last block; copies of all before go to `states`."""
+        shared = Pass(self.config, *self._rotations, integers(positions), attention)
+        hidden = gpuarray.empty((shared.num_tokens, self.config.hidden_size), BF16)
+        ops.embedding(hidden, self.embedding, integers(ids))
+        for number, layer in enumerate(self.layers):
+            if states is not None:
+                states.append(hidden.get())
+            attend(hidden, number, layer, shared)
+            feed_forward(hidden, layer, shared)
+        if states is not None:
+            states.append(hidden.get())
+        return hidden
 
 
-def attend(hidden: GPUArray, layer: Layer, prompt: Prompt) -> None:
+def attend(hidden: GPUArray, number: int, layer: Layer, shared: Pass) -> None:
     """Add to the residual stream what attention finds in it."""
-    c, num_tokens = prompt.config, prompt.num_tokens
+    c, num_tokens = shared.config, shared.num_tokens
     normed = normalised(hidden, layer.input_norm, c)
     q = project(normed, layer.q_proj).reshape(num_tokens, c.num_heads, c.head_dim)
     k = project(normed, layer.k_proj).reshape(num_tokens, c.num_kv_heads, c.head_dim)
     v = project(normed, layer.v_proj).reshape(num_tokens, c.num_kv_heads, c.head_dim)
-    ops.rope(q, k, prompt.cos, prompt.sin, prompt.positions)
+    ops.rope(q, k, shared.cos, shared.sin, shared.positions)
     found = gpuarray.empty(q.shape, BF16)
-    ops.attention(found, q, k, v, 1 / math.sqrt(c.head_dim))
+    shared.attention(number, found, q, k, v)
     ops.residual_add(hidden, project(found.reshape(num_tokens, c.num_heads * c.head_dim), layer.o_proj))
 
 
-def feed_forward(hidden: GPUArray, layer: Layer, prompt: Prompt) -> None:
+def feed_forward(hidden: GPUArray, layer: Layer, shared: Pass) -> None:
     """Add to the residual stream what the SwiGLU block makes of it."""
-    normed = normalised(hidden, layer.second_norm, prompt.config)
+    normed = normalised(hidden, layer.second_norm, shared.config)
     gate, up = project(normed, layer.gate_proj), project(normed, layer.up_proj)
     joined = gpuarray.empty(gate.shape, BF16)
     ops.silu_mul(joined, gate, up)
@@ -122,6 +215,11 @@ def project(x: GPUArray, weight: GPUArray, dtype: np.dtype = BF16) -> GPUArray:
     out = gpuarray.empty((x.shape[0], weight.shape[0]), dtype)
     linear(out, x, weight)
     return out
+
+
+def integers(array: np.ndarray) -> GPUArray:
+    """A copy on the GPU, int32."""
+    return gpuarray.to_gpu(np.ascontiguousarray(array, np.int32))
 
 
 class _Upload:
@@ -167,3 +265,10 @@ def _checked_ids(ids: Sequence[int] | np.ndarray, config: LlamaConfig) -> np.nda
     if array.min() < 0 or array.max() >= config.vocab_size:
         raise ValueError(f"ids are 0 to {config.vocab_size - 1}; there are {array.min()} to {array.max()}")
     return np.ascontiguousarray(array, np.int32)
+
+
+def _refuse_unpaired(sequences: Sequence[int], count: int) -> None:
+    if count == 0:
+        raise ValueError("the batch is empty")
+    if len(sequences) != count or len(set(sequences)) != count:
+        raise ValueError(f"wanted {count} different sequences, one for each prompt or token, not {list(sequences)}")
