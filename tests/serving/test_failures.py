@@ -165,7 +165,7 @@ def test_wrong_usage(submission: Path) -> None:
         assert (result.returncode, "choose another PORT=" in result.stderr) == (2, True), result.stderr
     for options, wanted in (
         (("--model", "nope"), "there is no model nope"),
-        (("--host", "no.such.host.invalid"), "is no address"),
+        (("--host", "203.0.113.1"), "choose another PORT= or HOST="),  # an address that no machine has
         (("--port", "70000"), "is no port"),
         (("--max-num-seqs", "0"), "is no whole number from 1"),
     ):
