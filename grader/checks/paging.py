@@ -12,7 +12,7 @@ from grader.checks.caches import empty_cache
 from grader.checks.draws import Array, bf16
 
 SPARE_BLOCKS = 3
-FAR = 1 << 30
+FAR = 1 << 24
 """The number of no block: to read there is out of bounds."""
 
 

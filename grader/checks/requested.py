@@ -1,20 +1,21 @@
 """Judges what an attention kernel requests of global memory, by exact counts."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from grader.checking import BF16, Worker, require
 
 LARGEST_SHARE = 1.1
-"""How often a key or a value may be requested per query head."""
+"""How often a key or a value may be requested per query head, and an output stored."""
 
 
 def expect_requested_once(emulator: Worker, op: str, arguments: Sequence[Any], rows: int) -> None:
     """Raise Failure unless keys and values (arguments 2 and 3) are requested about once per query head.
 
-    `rows` is the number of keys, counted once for each query head; and nothing but `out` is stored to: no scores.
+    `rows` is the number of keys, counted once for each query head. The output (argument 0) must be stored once.
     """
-    q = arguments[1]
+    out, q = arguments[0], arguments[1]
     counted = emulator.count(op, *arguments)
     allowed = LARGEST_SHARE * rows * q.shape[2] * BF16.itemsize
     for name, argument in (("keys", 2), ("values", 3)):
@@ -27,11 +28,12 @@ def expect_requested_once(emulator: Worker, op: str, arguments: Sequence[Any], r
             figure=requested,
             threshold=allowed,
         )
-    other = counted.store_bytes - counted.of(0)[1]
+    _, stored = counted.of(0)
+    allowed = LARGEST_SHARE * math.prod(out.shape) * BF16.itemsize
     require(
-        other == 0,
-        f"{op} stores {other:,} bytes to global memory beside out: scores stay in registers and shared memory.",
+        stored <= allowed,
+        f"{op} stores {stored:,} bytes of out; {allowed:,.0f} are allowed: keep sums in registers, store them once.",
         "TOO_SLOW",
-        figure=other,
-        threshold=0,
+        figure=stored,
+        threshold=allowed,
     )

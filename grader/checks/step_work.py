@@ -16,10 +16,10 @@ SPARE_PRODUCTS = 1.05
 """How much more a model's products may be than the tokens need."""
 SPARE_LOADS = 3
 """How often keys and values may be requested per query head: queries and sums may be read as often as those."""
-OTHER_LOADS = 64
-"""What all kernels but attention may load for a token, in hidden states for each layer."""
+OTHER_BYTES = 64
+"""What all kernels but attention may load, and store, for a token: so many hidden states for each layer."""
 LARGEST_COPY = 0.25
-"""How much more may be stored or copied when the context grows, as a part of the keys and values it grows by."""
+"""How much may be stored or copied besides, as a part of the keys and values of the context."""
 
 
 def watch(emulator: Worker, call: Callable[[], object], counted: bool = False) -> Observed:
@@ -49,26 +49,18 @@ def expect_products(name: str, seen: Observed, config: LlamaConfig, tokens: int,
 def expect_decode_bytes(config: LlamaConfig, seen: dict[int, Observed]) -> None:
     """Raise Failure unless decode reads each context's keys and values about once per query head, and copies none.
 
-    `seen` has a counted call for each of two contexts, the shorter first.
+    `seen` has a counted call for each context.
     """
     per_token = 2 * config.num_layers * config.head_dim * BF16.itemsize  # keys and values of one head
-    others = OTHER_LOADS * (config.num_layers + 1) * config.hidden_size * BF16.itemsize
+    others = OTHER_BYTES * (config.num_layers + 1) * config.hidden_size * BF16.itemsize
     for context, observed in seen.items():
-        loaded = sum(kernel.counters.load_bytes for kernel in observed.kernels)
+        named = f"in decode at a context of {context}"
+        counters = [kernel.counters for kernel in observed.kernels]
         allowed = SPARE_LOADS * context * per_token * config.num_heads + others
         advice = "Attention reads the keys and values of the context, and nothing behind it."
-        expect_at_most(f"bytes loaded by the kernels of decode at a context of {context}", loaded, allowed, advice)
-    (short, before), (long, after) = seen.items()
-    grown = LARGEST_COPY * (long - short) * per_token * config.num_kv_heads
-    advice = "The cache stays where it is; a step adds one row to it."
-    for what, moved in (("stored by the kernels", _stored), ("copied to or from the host", _copied)):
-        told = f"more bytes {what} in decode at a context of {long} than of {short}"
-        expect_at_most(told, moved(after) - moved(before), int(grown), advice)
-
-
-def _stored(seen: Observed) -> int:
-    return sum(kernel.counters.store_bytes for kernel in seen.kernels)
-
-
-def _copied(seen: Observed) -> int:
-    return seen.bytes_to_device + seen.bytes_to_host
+        expect_at_most(f"bytes loaded {named}", sum(each.load_bytes for each in counters), allowed, advice)
+        advice = "Keys and values stay where they are; a step adds one row to them."
+        moved = LARGEST_COPY * context * per_token * config.num_kv_heads + others
+        expect_at_most(f"bytes stored {named}", sum(each.store_bytes for each in counters), moved, advice)
+        copied = observed.bytes_to_device + observed.bytes_to_host
+        expect_at_most(f"bytes copied to and from the host {named}", copied, moved, advice)

@@ -6,28 +6,23 @@ from numpy.random import Generator
 
 from grader import oracle
 from grader.checking import InOut, Out, Worker, check, expect, property_check
-from grader.checks.caches import draw_rows, empty_cache
+from grader.checks.attending import SPREAD, draw_decode, expect_decode
+from grader.checks.caches import empty_cache
 from grader.checks.draws import Array, bf16, to_bf16
 from grader.checks.parallelism import expect_parallel
 from grader.checks.walking import LONGEST, expect_decoded_in_model
 from grader.oracle.references import ReferenceModel
 
-SPREAD = 4.0
-"""Standard deviation of the scores: rounding them to bf16 would show."""
+OP = "decode_attention"
 
 
-def expect_written(worker: Worker, keys: Array, values: Array, k: Array, v: Array, slots: Array) -> None:
-    got = worker.launch("write_kv", InOut(keys), InOut(values), k, v, slots)
+def expect_written(worker: Worker, keys: Array, values: Array, k: Array, v: Array, slots: Array) -> tuple[Array, Array]:
+    """Judge write_kv; returns the caches."""
+    key_cache, value_cache = worker.launch("write_kv", InOut(keys), InOut(values), k, v, slots)
     want = oracle.write_kv(keys, values, k, v, slots)
-    for name, result, expected in zip(("key_cache", "value_cache"), got, want, strict=True):
-        expect(result, expected, name)
-
-
-def expect_decode_attention(
-    worker: Worker, q: Array, keys: Array, values: Array, slots: Array, context_lens: Array
-) -> None:
-    arguments = q, keys, values, slots, context_lens, q.shape[2] ** -0.5
-    expect(worker.launch("decode_attention", Out(q.shape), *arguments), oracle.decode_attention(*arguments))
+    expect(key_cache, want[0], "key_cache")
+    expect(value_cache, want[1], "value_cache")
+    return key_cache, value_cache
 
 
 @check("s09.1")
@@ -45,12 +40,11 @@ def write_rows(worker: Worker, rng: Generator) -> None:
 @check("s09.2")
 def contexts(worker: Worker, rng: Generator) -> None:
     """decode_attention sees each sequence's own tokens and no others: in any row, of lengths 0 to the longest."""
+    q, keys, values, *others = draw_decode(rng, (600, 257), 4, 2, 128)
+    expect_decode(worker, OP, (q, keys, to_bf16(values + np.float32(3)), *others))
     for lengths in ((5,), (0,), (1, 0, 40), (31, 32, 33, 2), (127, 128, 129, 16, 150), ()):
         for heads, kv_heads, head_dim in ((12, 4, 24), (4, 1, 8), (28, 4, 16)):
-            q = bf16(rng, len(lengths), heads, head_dim, scale=SPREAD)
-            context_lens = np.array(lengths, np.int32)
-            keys, values, slots = draw_rows(rng, 6, max(lengths, default=1) + 3, lengths, kv_heads, head_dim)
-            expect_decode_attention(worker, q, keys, values, slots, context_lens)
+            expect_decode(worker, OP, draw_decode(rng, lengths, heads, kv_heads, head_dim))
 
 
 @check("s09.5")
@@ -70,10 +64,10 @@ def property_of_caches(
     rows = rng.permutation(rows).astype(np.int32)
     k, v = (bf16(rng, len(rows), kv_heads, head_dim) for _ in range(2))
     k = to_bf16(k + slope * (rows % size)[:, None, None] / head_dim)
-    empty = tuple(empty_cache(4, size, kv_heads, head_dim) for _ in range(2))
-    keys, values = worker.launch("write_kv", *map(InOut, empty), k, v, rows)
+    empty = empty_cache(4, size, kv_heads, head_dim)
+    caches = expect_written(worker, empty, empty, k, v, rows)
     q = to_bf16(np.abs(bf16(rng, len(lengths), group * kv_heads, head_dim, scale=SPREAD)))
-    expect_decode_attention(worker, q, keys, values, slots, np.array(lengths, np.int32))
+    expect_decode(worker, OP, (q, *caches, slots, np.array(lengths, np.int32)))
 
 
 @check("s09.8")
@@ -81,8 +75,8 @@ def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
     """write_kv and decode_attention share their work among threads, and more tokens or sequences get more of them."""
     few, many = (write_arguments(rng, tokens) for tokens in (2, 64))
     expect_parallel(emulator, worker, "write_kv", few, many)
-    few, many = (attention_arguments(rng, sequences) for sequences in (1, 8))
-    expect_parallel(emulator, worker, "decode_attention", few, many)
+    one, eight = ((Out((n, 4, 24)), *draw_decode(rng, [64] * n, 4, 2, 24), 0.2) for n in (1, 8))
+    expect_parallel(emulator, worker, OP, one, eight)
 
 
 def write_arguments(rng: Generator, tokens: int) -> list[object]:
@@ -91,18 +85,12 @@ def write_arguments(rng: Generator, tokens: int) -> list[object]:
     return [*caches, bf16(rng, tokens, 4, 24), bf16(rng, tokens, 4, 24), slots]
 
 
-def attention_arguments(rng: Generator, sequences: int) -> list[object]:
-    rows = draw_rows(rng, 8, 64, [64] * sequences, 2, 24)
-    q = bf16(rng, sequences, 4, 24)
-    return [Out(q.shape), q, *rows, np.full(sequences, 64, np.int32), 0.2]
-
-
 @check("s09.9")
 def in_the_model(worker: Worker, tiny: ReferenceModel) -> None:
     """The stored model gives its reference logits when your decode_attention serves each token in all layers."""
 
     def attend(q: Array, keys: Array, values: Array, contexts: Array, scale: float) -> Array:
         slots = np.zeros(len(q), np.int32)
-        return worker.launch("decode_attention", Out(q.shape), q, keys, values, slots, contexts, scale)
+        return worker.launch(OP, Out(q.shape), q, keys, values, slots, contexts, scale)
 
     expect_decoded_in_model(tiny, attend, LONGEST)

@@ -117,7 +117,7 @@ def slots(worker: Worker) -> None:
     blocks.expect_slots(7, 0)
 
 
-SEQUENCES = st.integers(0, 4)
+SEQUENCES = st.integers(0, 2)
 OPERATIONS = st.one_of(
     st.tuples(st.just("allocate"), SEQUENCES, st.integers(0, 20)),
     st.tuples(st.just("append"), SEQUENCES, st.integers(0, 9)),
@@ -128,9 +128,9 @@ OPERATIONS = st.one_of(
 @check("s14.7")
 @property_check(
     examples=60,
-    num_blocks=st.integers(1, 12),
+    num_blocks=st.integers(1, 20),
     block_size=st.integers(1, 5),
-    operations=st.lists(OPERATIONS, max_size=25),
+    operations=st.lists(OPERATIONS, min_size=4, max_size=30),
 )
 def property_of_operations(
     worker: Worker, num_blocks: int, block_size: int, operations: list[tuple[str, int] | tuple[str, int, int]]
