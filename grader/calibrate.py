@@ -1,7 +1,6 @@
 """`python -m grader calibrate`: measure this machine's GPU with the solutions and write it into thresholds.toml."""
 
 import argparse
-import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +9,7 @@ from grader import UsageError
 from grader.client import Worker
 from grader.compare import Failure
 from grader.connection import Clock
-from grader.device import NothingToGradeOn, choose_device
+from grader.device import choose_device
 from grader.oracle.llama_shape import bench_model
 from grader.timing import THRESHOLDS, Figure, Figures, load_figures, roofline_seconds
 from grader.workloads import WORKLOADS, Workload
@@ -28,15 +27,11 @@ def add_calibrate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_calibrate(options: argparse.Namespace) -> int:
-    """The command; exit code 4 without a GPU. Raises UsageError for an unknown workload, or when the engine fails."""
+    """The command. Raises NothingToGradeOn without a GPU, UsageError for an unknown workload or a failing engine."""
     unknown = set(options.only) - set(WORKLOADS)
     if unknown:
         raise UsageError(f"there is no workload {', '.join(sorted(unknown))}; known are {', '.join(WORKLOADS)}.")
-    try:
-        gpu = choose_device("gpu").name
-    except NothingToGradeOn as error:
-        print(f"PagedLab: nothing is measured: {error}", file=sys.stderr)
-        return 4
+    gpu = choose_device("gpu").name
     engine = Path(options.submission).resolve() / "engine"
     figures = {name: dict(entries) for name, entries in load_figures().items()}
     with tempfile.TemporaryDirectory(prefix="pagedlab-") as folder:

@@ -2,6 +2,7 @@
 
 Exit codes of `grade`: 0 all graded checks passed, 1 some did not, 2 wrong usage or manifest, 3 a fault of the grader or
 the machine, 4 nothing can be graded here, 5 malformed submission, 130 interrupted. --exit-zero turns only 1 into 0.
+Those of the commands that run an engine are the same; there 1 says that the engine failed.
 """
 
 import argparse
@@ -14,11 +15,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from grader import VERSION, UsageError, release
+from grader.device import NothingToGradeOn, choose_device
+from grader.engine import EngineError
 from grader.manifest import Check, Manifest, Stage
 from grader.model import DEFAULT_MODEL, find_model
 from grader.model.command import run_model
 from grader.report.text import clean_line
 from grader.serve import run_serve
+from grader.submission import MalformedSubmission
 from grader.talk import run_chat, run_generate
 
 
@@ -31,6 +35,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except UsageError as error:
         return _say(str(error), 2)
+    except NothingToGradeOn as error:
+        return _say(str(error), 4)
+    except MalformedSubmission as error:
+        return _say(str(error), 5)
+    except EngineError as error:
+        return _say(str(error), 1)
     except OSError as error:
         return _say(": ".join(filter(None, (error.strerror or str(error), error.filename))), 3)
     except Exception:
@@ -120,12 +130,10 @@ def _count(least: int) -> Callable[[str], int]:
 
 def run_grade(options: argparse.Namespace) -> int:
     """`grade`: what the module's docstring says."""
-    from grader.device import NothingToGradeOn, choose_device
     from grader.grading import grade, titles
     from grader.manifest import load_manifest
     from grader.report.results import write_results
     from grader.report.terminal import Terminal
-    from grader.submission import MalformedSubmission
 
     manifest = load_manifest()
     plan = _plan(manifest, options)
@@ -144,10 +152,6 @@ def run_grade(options: argparse.Namespace) -> int:
         model = "" if options.model == "tiny" else f", with the model {options.model}"
         terminal.start(plan, f"PagedLab {VERSION} grades {submission} on the {device.name}{why}{model}")
         outcome = grade(submission, manifest, plan, device, options.seed, terminal, options.model)
-    except NothingToGradeOn as error:
-        return _say(str(error), 4)
-    except MalformedSubmission as error:
-        return _say(str(error), 5)
     finally:
         terminal.stop()
     try:

@@ -10,32 +10,23 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from grader import UsageError
-from grader.device import NothingToGradeOn
-from grader.engine import Engine, EngineError
+from grader.engine import Engine
+from grader.interrupts import interruptible
 from grader.model import find_model
-from grader.submission import MalformedSubmission
 
 CLOSING_SECONDS = 5
 """How long the HTTP server waits for clients to take their last bytes."""
 
 
 def run_serve(options: argparse.Namespace) -> int:
-    """Serve until Ctrl-C: 0, or 1 when the engine failed for good."""
-    try:
-        with _listener(options.host, options.port) as listener:
-            return _serve(listener, options)
-    except MalformedSubmission as error:
-        return _say(error, 5)
-    except NothingToGradeOn as error:
-        return _say(error, 4)
-    except EngineError as error:
-        return _say(error, 1)
+    """Serve until Ctrl-C: 0, or 1 when the engine failed for good. Raises what Engine raises, and UsageError."""
+    with _listener(options.host, options.port) as listener:
+        return _serve(listener, options)
 
 
 def _serve(listener: socket.socket, options: argparse.Namespace) -> int:
@@ -57,7 +48,7 @@ def _serve(listener: socket.socket, options: argparse.Namespace) -> int:
         uvicorn.Config(server.app, log_level="warning", timeout_graceful_shutdown=CLOSING_SECONDS, lifespan="on")
     )
     thread = threading.Thread(target=_run_http, args=(http, listener, loop.stop), name="http", daemon=True)
-    with _stopping(loop.stop):
+    with interruptible(loop.stop, signal.SIGTERM):  # the engine ends its step first
         thread.start()
         host, port = listener.getsockname()[:2]
         print(
@@ -114,29 +105,5 @@ def _run_http(http: Any, listener: socket.socket, stop: Callable[[], None]) -> N
         stop()  # without clients there is nothing to wait for
 
 
-@contextmanager
-def _stopping(stop: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C and SIGTERM let the engine end its step; a second one ends everything at once."""
-    signals: list[int] = []
-
-    def note(number: int, frame: object) -> None:
-        if signals:
-            raise KeyboardInterrupt
-        signals.append(number)
-        stop()
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _say(error: Exception, code: int) -> int:
-    print(f"PagedLab: {error}", file=sys.stderr)
-    return code

@@ -1,59 +1,42 @@
 """`python -m grader generate` and `chat`: a submission's engine answers, its text streamed as it comes."""
 
 import argparse
-import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from grader import UsageError
-from grader.device import NothingToGradeOn
 from grader.engine import Engine, EngineError
+from grader.given.engine_loop import MAX_IDLE_STEPS
+from grader.interrupts import interruptible
 from grader.model import find_model
-from grader.submission import MalformedSubmission
 
 REQUEST = "talk"
-MAX_IDLE_STEPS = 1000
-"""An engine that gives no token in so many steps in a row is stuck."""
 
 Message = dict[str, str]
 
 
 def run_generate(options: argparse.Namespace) -> int:
-    """Answer one prompt: as a chat's question where the model has a chat template, else as a text to complete."""
-    return _run(options, _generate)
+    """Answer one prompt: as a chat's question where the model has a chat template, else as a text to complete.
+
+    Raises what Talker raises, and EngineError.
+    """
+    if not options.prompt:
+        raise UsageError('there is no prompt: write PROMPT="What is the capital of France?", for example.')
+    talker = Talker(options)
+    talker.say(talker.prompt([{"role": "user", "content": options.prompt}]))
+    return 0
 
 
 def run_chat(options: argparse.Namespace) -> int:
-    """A conversation: reads questions until the end of the input, and answers each with all that was said before."""
-    return _run(options, _chat)
+    """A conversation: reads questions until the end of the input, and answers each with all that was said before.
 
-
-def _run(options: argparse.Namespace, talk: Any) -> int:
-    try:
-        talk(Talker(options), options)
-        return 0
-    except MalformedSubmission as error:
-        print(f"PagedLab: {error}", file=sys.stderr)
-        return 5
-    except NothingToGradeOn as error:
-        print(f"PagedLab: {error}", file=sys.stderr)
-        return 4
-    except EngineError as error:
-        print(f"PagedLab: {error}", file=sys.stderr)
-        return 1
-
-
-def _generate(talker: "Talker", options: argparse.Namespace) -> None:
-    if not options.prompt:
-        raise UsageError('there is no prompt: write PROMPT="What is the capital of France?", for example.')
-    talker.say(talker.prompt([{"role": "user", "content": options.prompt}]))
-
-
-def _chat(talker: "Talker", options: argparse.Namespace) -> None:
+    Raises what Talker raises, and EngineError.
+    """
+    talker = Talker(options)
     if talker.template is None:
         raise UsageError(f"{options.model} has no chat template, so it is no chat model: use make generate.")
     print("Ask something. Ctrl-C ends an answer, Ctrl-D the chat.", file=sys.stderr)
@@ -62,6 +45,7 @@ def _chat(talker: "Talker", options: argparse.Namespace) -> None:
         if question.strip():
             messages.append({"role": "user", "content": question})
             messages.append({"role": "assistant", "content": talker.say(talker.prompt(messages))})
+    return 0
 
 
 def _read_question() -> str | None:
@@ -133,8 +117,9 @@ class Talker:
         llm, idle = self.llm, 0
         with self.engine.errors():
             llm.add_request(REQUEST, prompt, self.params)
-        with _interruptible() as interrupted:
-            while not interrupted:
+        interrupted = Event()  # a step is never left in the middle
+        with interruptible(interrupted.set):
+            while not interrupted.is_set():
                 with self.engine.errors():
                     outputs = llm.step()
                     running = llm.has_unfinished_requests()
@@ -158,23 +143,6 @@ def _chat_template(folder: Path) -> Any:
         return ChatTemplate.from_folder(folder)
     except ChatTemplateError:
         return None
-
-
-@contextmanager
-def _interruptible() -> Iterator[list[int]]:
-    """A list that Ctrl-C makes non-empty: a step is never left in the middle. A second Ctrl-C ends everything."""
-    signals: list[int] = []
-
-    def note(number: int, frame: object) -> None:
-        if signals:
-            raise KeyboardInterrupt
-        signals.append(number)
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield signals
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _speed(prompt: int, start: float, times: Sequence[float], reason: str) -> str:

@@ -70,7 +70,7 @@ def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
     monkeypatch.setattr(calibrate, "choose_device", none)
     assert cli.main(["calibrate"]) == 4
-    assert "nothing is measured: DEVICE=gpu, but PyCUDA is not installed" in capsys.readouterr().err
+    assert "DEVICE=gpu, but PyCUDA is not installed" in capsys.readouterr().err
 
 
 def test_an_unknown_workload_is_named(capsys: pytest.CaptureFixture[str]) -> None:
