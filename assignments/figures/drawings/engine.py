@@ -1,5 +1,7 @@
 """Stage 16: preemption on a pool that is too small, a step of the engine, and the integers that it sends."""
 
+from collections.abc import Sequence
+
 from .canvas import BLUE, FAINT, GREEN, GREY, ORANGE, PINK, RED, VIOLET, WHITE, Figure
 
 SIZE = 4
@@ -124,7 +126,7 @@ def step_integers() -> Figure:
     fills, top, step = (BLUE, ORANGE, GREEN), 70, 46
     positions = stored
     slots = [tables[row][count // SIZE] * SIZE + count % SIZE for row, count in enumerate(stored)]
-    rows = (
+    rows: tuple[tuple[str, Sequence[object], str], ...] = (
         ("ids", ["t", "u", "v"], "the last token of each request"),
         ("positions", list(positions), "how many tokens each has stored"),
         ("slot_mapping", slots, "7·4 + 1,  1·4 + 0,  6·4 + 2"),
