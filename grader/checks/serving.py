@@ -38,7 +38,7 @@ def greedy(name: str, prompt: Sequence[int], tokens: int, **fields: Any) -> Requ
 
 
 def ending(name: str, prompt: Sequence[int], tokens: int, most: int = 100) -> Request:
-    """A request whose answer ends with an end-of-sequence token after so many, long before `most`."""
+    """A request whose answer ends with an end-of-sequence token after so many; max_tokens is `most`."""
     return Request(name, tuple(prompt), SamplingParams(temperature=0.0, max_tokens=most), tokens)
 
 

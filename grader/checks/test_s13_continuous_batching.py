@@ -54,7 +54,7 @@ def ends(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     model = scripted_model(rng, shared_folder)
     llm = new_llm(worker, model.folder, max_num_seqs=SLOTS, max_model_len=40)
     trace = [
-        ending(f"{steps} to {eos}", model.prompt_for(rng, steps, 5, eos), steps)
+        ending(f"{steps} to {eos}", model.prompt_for(rng, steps, 5, eos), steps, steps + 3)
         for eos in model.config.eos_token_ids
         for steps in (1, 4)
     ]

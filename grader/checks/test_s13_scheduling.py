@@ -79,7 +79,9 @@ def fairness(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     """However many requests arrive, none waits over 4 steps for its next token, and nobody is passed over for long."""
     model = scripted_model(rng, shared_folder)
     llm = new_llm(worker, model.folder, max_num_seqs=SLOTS, max_model_len=128, max_num_batched_tokens=BUDGET)
-    crowd = [(int(rng.integers(1, 24)), int(rng.integers(1, 4)), step) for step in range(40) for _ in range(2)]
+    crowd = [
+        (int(rng.integers(1, 24)), 1 + 2 * int(rng.integers(8) == 0), step) for step in range(40) for _ in range(2)
+    ]
     crowd[3:3] = [(24, 50, 1), (60, 6, 1)]  # a long answer, and a prompt beyond the budget, come early
     trace = [greedy(f"r{i}", model.prompt(rng, n), m, arrival=at) for i, (n, m, at) in enumerate(crowd)]
     seen = serve_exactly(worker, llm, trace, model)
