@@ -18,7 +18,7 @@ def rows_of_a_batch(worker: Worker, tiny: ReferenceModel) -> None:
     expect_batch(model, prompts, (10, 60, 16, 1, 3, 33), (4, 0, 6, 1, 3, 2), 1)
     expect_batch(model, prompts[:3], (15, 31, 17), None, 2)
     expect_batch(model, prompts[4:5], (1,), (5,), 5)
-    for sequence, prompt, length in ((3, prompts[4], 4), (6, prompts[2], 17), (2, prompts[2], 19)):
+    for sequence, prompt, length in ((3, prompts[4], 4), (4, prompts[0], 11), (1, prompts[1], 33)):
         expect_stored(model, tiny.oracle, prompt.ids[:length].tolist(), sequence)
 
 

@@ -60,3 +60,7 @@ def test_named_tuples_come_back_as_tuples(worker: Worker) -> None:
     outputs, params = worker.call("toy.outputs")
     assert outputs == [("a", 5, None), ([1, 2], None, "stop")]
     assert worker.call("toy.temperatures", [params]) == [1.0]
+
+
+def test_whole_numbers_stay_keys(worker: Worker) -> None:
+    assert worker.call("builtins:sum", {3: None, 4: None}) == 7
