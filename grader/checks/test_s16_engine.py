@@ -76,6 +76,9 @@ def nothing_is_lost(worker: Worker, rng: Generator, shared_folder: Path) -> None
     model = scripted_model(rng, shared_folder)
     llm = new_llm(worker, model.folder, max_num_seqs=4, max_model_len=512, num_blocks=8)
     expect_stats(worker, llm, running=0, waiting=0, free_blocks=8, total_blocks=8)
+    for count in (None, 3):  # one that ends, then one that is aborted
+        serve_exactly(worker, llm, [greedy("alone", model.prompt(rng, 20), 5, abort_after=count)], model)
+        expect_stats(worker, llm, running=0, waiting=0, free_blocks=8, total_blocks=8)
     whole = greedy("whole", model.prompt(rng, 100), 28)
     for length in (128, 129, 400):
         params = SamplingParams(max_tokens=1)
