@@ -12,6 +12,8 @@ from pathlib import Path
 from grader.model import DEFAULT_MODEL, MODELS, ModelError
 
 PACKAGES = ("gguf", "huggingface_hub", "jinja2")
+HUB_ID = "hub-id.txt"
+"""Records, in the folder of a model from the hub, which one it is."""
 
 
 def run_model(options: argparse.Namespace) -> int:
@@ -42,7 +44,7 @@ def bring(name: str, models: Path = MODELS) -> Path:
             f"there is no model {name!r}: name {DEFAULT_MODEL}, a folder, or an id of the Hugging Face hub such as "
             "meta-llama/Llama-3.2-1B-Instruct."
         )
-    refuse_other(target, target.exists())
+    refuse_other(target)
     part = models / f".{target.name}.part"  # stays when the download breaks off, so that it can go on
     foreign.download(name, part)
     foreign.check(part)
@@ -55,23 +57,23 @@ def bring(name: str, models: Path = MODELS) -> Path:
     return target
 
 
-HUB_ID = "hub-id.txt"
-"""Records, in the folder of a model from the hub, which one it is."""
-
-
 def hub_id(folder: Path) -> str:
+    """Which model of the hub a folder holds; empty when it is from elsewhere."""
     file = folder / HUB_ID
     return file.read_text(encoding="utf-8").strip() if file.is_file() else ""
 
 
 def adopt(source: Path, target: Path) -> Path:
-    """A link to the folder, or a copy in bf16 when its weights are stored as other floating-point numbers."""
+    """A link to the folder, or a copy in bf16 when its weights are stored as other floating-point numbers.
+
+    Raises ModelError.
+    """
     from grader.model import foreign
 
     foreign.check(source)
     if target.exists() and target.resolve() == source:
         return target
-    refuse_other(target, target.exists())
+    refuse_other(target)
     if not foreign.is_bf16(source):
         return install(target, lambda folder: foreign.take_in(source, folder))
     with contextlib.suppress(FileNotFoundError):
@@ -80,8 +82,9 @@ def adopt(source: Path, target: Path) -> Path:
     return target
 
 
-def refuse_other(target: Path, exists: bool) -> None:
-    if exists:
+def refuse_other(target: Path) -> None:
+    """Raise ModelError when there is a model at `target` already."""
+    if target.exists():
         raise ModelError(f"{target} is another model of that name: move or remove it first.")
 
 
