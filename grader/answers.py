@@ -49,10 +49,9 @@ def expect_answers(got: Mapping[str, Answer], want: Mapping[str, Answer]) -> Non
                 told = f"Token {index} of the answer to {request} is {token}; it must be {right}."
                 raise Failure("INCORRECT_VALUE", told, {"hint": _hint(request, index, got_tokens, want)})
         if len(got_tokens) != len(tokens):
-            told = (
+            raise _wrong(
                 f"The answer to {request} has {_tokens(len(got_tokens))}; it must end after {len(tokens)} ({reason})."
             )
-            raise _wrong(told)
         if got_reason != reason:
             raise _wrong(f'The answer to {request} ended with the finish reason "{got_reason}"; it must be "{reason}".')
 

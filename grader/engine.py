@@ -32,7 +32,7 @@ class Engine:
     def __init__(self, submission: Path, device: str) -> None:
         """`device` is "auto", "cpu" or "gpu". Only one engine can be opened in a process.
 
-        Raises MalformedSubmission, NothingToGradeOn, EngineError.
+        Raises MalformedSubmission, NothingToGradeOn, EngineError; UsageError for a folder that is not called engine.
         """
         self.folder = engine_folder(submission).resolve()
         if self.folder.name != "engine":

@@ -226,7 +226,7 @@ def expect_lengths(seen: Observed, trace: Trace) -> None:
 def expect_decode_steps(
     seen: Observed, trace: Trace, max_num_seqs: int, token_budget: int | None = None, *, allowed: int | None = None
 ) -> None:
-    """At most SLACK times the decode steps of continuous batching, in the worst of three orders of admission."""
+    """At most `allowed` decode steps; when that is None, `allowed_decode_steps` of the trace."""
     if allowed is None:
         allowed = allowed_decode_steps(trace, max_num_seqs, token_budget)
     if seen.decode_steps > allowed:
@@ -242,7 +242,7 @@ def expect_other_steps(seen: Observed) -> None:
     """Steps without a decode: one for each request, and one for each that was interrupted, at most."""
     requests, interruptions = len(seen.order), seen.interruptions
     if seen.other_steps > requests + interruptions:
-        again = f", {interruptions} of which were interrupted once they ran" if interruptions else ""
+        again = f" and {interruptions} interruptions of running ones" if interruptions else ""
         raise _too_slow(
             f"In {seen.other_steps} steps no running request got a token, for {requests} requests{again}; "
             f"at most {requests + interruptions} are allowed. A step should prefill as many waiting requests as fit.",

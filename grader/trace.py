@@ -69,7 +69,9 @@ def decode_steps(trace: Trace, order: Order, max_num_seqs: int, token_budget: in
     A step decodes all running requests and prefills as many of the waiting as slots and budget allow, at least one.
     The budget counts a prompt's tokens, and one for each decode.
     """
-    coming, waiting, running = _served(trace), [], {}  # type: list[Request], list[Request], dict[str, int]
+    coming = _served(trace)
+    waiting: list[Request] = []
+    running: dict[str, int] = {}  # the tokens that each will still get
     step = count = 0
     while coming or waiting or running:
         while coming and coming[0].arrival <= step:
@@ -103,7 +105,7 @@ def allowed_decode_steps(trace: Trace, max_num_seqs: int, token_budget: int | No
     requests are there from the beginning: the others fill all slots to the end, and then one slot alone is busy
     (R. L. Graham, Bounds on Multiprocessing Timing Anomalies, 1969).
     """
-    longest = max(trace, key=lambda request: request.tokens)
+    longest = max(_served(trace), key=lambda request: request.tokens)
 
     def longest_last(request: Request) -> float:
         return inf if request is longest else -request.tokens
@@ -208,8 +210,3 @@ def scripted_answers(trace: Trace, model: ScriptedModel) -> dict[str, tuple[list
 def kv_bytes_per_token(config: LlamaConfig) -> int:
     """Bytes of the keys and values of one token in all layers."""
     return 2 * config.num_layers * config.num_kv_heads * config.head_dim * BF16_BYTES
-
-
-def contiguous_capacity(cap_bytes: int, config: LlamaConfig, max_model_len: int) -> int:
-    """How many requests run at once when each has a row of `max_model_len` tokens and all rows fit into the cap."""
-    return cap_bytes // (max_model_len * kv_bytes_per_token(config))

@@ -90,8 +90,8 @@ def attention_kernels(worker: Worker, folder: Path, length: int, sequences: int)
     device's clock."""
     config = LlamaConfig.from_folder(folder)
     rng, scale = np.random.default_rng(SEED), config.head_dim**-0.5
-    heads = {"q": config.num_heads, "k": config.num_kv_heads, "v": config.num_kv_heads}
-    q, k, v = (_normal(rng, length, count, config.head_dim) for count in heads.values())
+    heads = (config.num_heads, config.num_kv_heads, config.num_kv_heads)
+    q, k, v = (_normal(rng, length, count, config.head_dim) for count in heads)
     seconds = worker.time("flash_attention", Out(q.shape), q, k, v, scale)
     queries = _normal(rng, sequences, config.num_heads, config.head_dim)
     caches = [np.broadcast_to(array, (sequences, *array.shape)).copy() for array in (k, v)]

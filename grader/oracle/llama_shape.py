@@ -43,20 +43,19 @@ DRAWN = 1 << 22
 """So many different numbers are drawn; every weight repeats them from another place on."""
 
 
-def bench_model(folder: Path, seed: int = 0) -> LlamaConfig:
-    """Write config.json and model.safetensors (2.5 GB) into `folder`; returns the configuration."""
-    folder.mkdir(parents=True, exist_ok=True)
+def bench_model(folder: Path) -> LlamaConfig:
+    """Write config.json and model.safetensors (2.5 GB) into `folder`, which exists; returns the configuration."""
     (folder / "config.json").write_text(json.dumps(SETTINGS, indent=2) + "\n", encoding="utf-8")
     config = LlamaConfig.from_folder(folder)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     numbers = (DEVIATION * rng.standard_normal(DRAWN, np.float32)).astype(ml_dtypes.bfloat16)
-    weights = {}
-    for name, shape in weight_shapes(config).items():
-        if name == "lm_head.weight":
-            continue  # tied
-        start = int(rng.integers(DRAWN))
-        is_norm = len(shape) == 1
-        flat = np.ones(shape, numbers.dtype) if is_norm else np.resize(np.roll(numbers, start), shape)
-        weights[name] = flat
+    shapes = weight_shapes(config)
+    del shapes["lm_head.weight"]  # tied
+    weights = {
+        name: np.ones(shape, numbers.dtype)
+        if len(shape) == 1
+        else np.resize(np.roll(numbers, rng.integers(DRAWN)), shape)
+        for name, shape in shapes.items()
+    }
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     return config

@@ -6,8 +6,7 @@ from numpy.typing import NDArray
 
 from grader.compare import Expected, softmax_allowed
 from grader.given.requests import SamplingParams
-
-Values = NDArray[np.float64]
+from grader.patterns import Values
 
 SMALLEST_SHARE = 1e-4
 """Of a token that top-p may cut off; the running sum has an error of 2^-15 when it is kept in float32."""

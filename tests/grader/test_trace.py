@@ -13,7 +13,6 @@ from grader.trace import (
     STATIC_FACTOR,
     Request,
     allowed_decode_steps,
-    contiguous_capacity,
     decode_steps,
     first_come,
     kv_bytes_per_token,
@@ -106,4 +105,3 @@ def test_a_random_trace_is_the_seed_s(rng: np.random.Generator) -> None:
 def test_memory_of_the_scripted_model(model: ScriptedModel) -> None:
     config: LlamaConfig = model.config
     assert kv_bytes_per_token(config) == 2 * 2 * 2 * 16 * 2  # keys and values, layers, heads, head size, bf16
-    assert contiguous_capacity(1_000_000, config, 512) == 1_000_000 // (256 * 512)
