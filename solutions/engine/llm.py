@@ -232,6 +232,8 @@ class LLM:
     def _compute(self, decodes: list[Request], prefills: list[Request]) -> list[int]:
         """The next token of each request, the decodes' first. The GPU is waited for once, by the copy of the ids."""
         batch = decodes + prefills
+        if not batch:
+            return []
         if decodes:
             ids = [request.tokens[-1] for request in decodes]
             self._choose(decodes, self.model.launch_decode(ids, self.cache, _sequences(decodes)), 0)
@@ -239,8 +241,6 @@ class LLM:
             prompts = [request.tokens for request in prefills]
             logits = self.model.launch_prefill(prompts, self.cache, _sequences(prefills))
             self._choose(prefills, logits, len(decodes))
-        if not batch:
-            return []
         cuda.memcpy_dtoh(self._host_ids[: len(batch)], self._ids.gpudata)
         return self._draw(batch, self._host_ids[: len(batch)].tolist())
 

@@ -243,7 +243,7 @@ class LlamaModel:
         config = self.config
         ids = np.asarray(ids)
         if ids.ndim != 1 or not 1 <= len(ids) <= config.max_position_embeddings:
-            raise ValueError(f"a prompt is 1 to {config.max_position_embeddings} ids, not of shape {ids.shape}")
+            raise ValueError(f"wanted a list of 1 to {config.max_position_embeddings} ids, not shape {ids.shape}")
         if not np.issubdtype(ids.dtype, np.integer) or ids.min() < 0 or ids.max() >= config.vocab_size:
             raise ValueError(f"ids must be integers from 0 to {config.vocab_size - 1}")
         return ids

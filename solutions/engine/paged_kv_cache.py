@@ -112,14 +112,12 @@ class PagedKVCache:
         """Keys and values [length, num_kv_heads, head_dim] bf16 of a sequence, copied to the host."""
         # solution s16.1: block after block
         length = self.length(sequence)
-        blocks = self._tables[sequence, : self._blocks(length)]
+        blocks = self._tables[sequence, : self._blocks(length)].tolist()
         keys, values = (
-            np.empty((len(blocks), *cache.shape[1:]), BF16) for cache in (self.key_caches[0], self.value_caches[0])
+            np.array([pool[block].get() for block in blocks], BF16).reshape(-1, *pool.shape[2:])[:length]
+            for pool in (self.key_caches[layer], self.value_caches[layer])
         )
-        for index, block in enumerate(blocks):
-            keys[index] = self.key_caches[layer][int(block)].get()
-            values[index] = self.value_caches[layer][int(block)].get()
-        return keys.reshape(-1, *keys.shape[2:])[:length], values.reshape(-1, *values.shape[2:])[:length]
+        return keys, values
         # end solution
 
     def tables(self, sequences: Sequence[int]) -> np.ndarray:
