@@ -12,8 +12,8 @@ class ManagedBlocks:
         self.num_blocks, self.block_size = num_blocks, block_size
         self._worker = worker
         self._manager: Handle = worker.call("block_manager.BlockManager", num_blocks, block_size, keep=True)
-        self._tables: dict[int, list[int]] = {}
         self._lengths: dict[int, int] = {}
+        self._tables: dict[int, list[int]] = {}
         self._expect_state("BlockManager")
 
     def call(self, method: str, *arguments: Any, **options: Any) -> Any:
