@@ -38,9 +38,11 @@ ALL_SEEDS = (
     "tests/kit/test_release.py",
 )
 
+ORACLES = tuple(f"tests/references/test_{name}.py" for name in ("oracle", "cache_oracle", "sampling"))
+
 SUITES = (
     Suite("lint", 30, ("tests/kit/test_lint.py",)),
-    Suite("unit tests", 90, ("tests/grader", "tests/test_handouts.py", "tests/references/test_oracle.py")),
+    Suite("unit tests", 90, ("tests/grader", "tests/test_handouts.py", *ORACLES)),
     Suite("models", 60, ("tests/model/test_gguf.py", "tests/model/test_fetch.py", "tests/model/test_talk.py")),
     Suite("launchers", 30, ("tests/given",)),
     Suite("engine", 60, ("tests/engine",)),
