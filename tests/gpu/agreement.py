@@ -77,7 +77,13 @@ def head_cases(rng: np.random.Generator) -> Iterator[Case]:
         for length, keys in ((1, 1), (1, 300), (17, 33), (40, 40)):
             q = bf16(rng, length, heads, dim, scale=2)
             k, v = bf16(rng, keys, kv_heads, dim), bf16(rng, keys, kv_heads, dim)
-            yield "attention", (Out(q.shape), q, k, v, dim**-0.5), (oracle.attention(q, k, v, dim**-0.5),)
+            for kernel in ("attention", "flash_attention"):
+                yield kernel, (Out(q.shape), q, k, v, dim**-0.5), (oracle.attention(q, k, v, dim**-0.5),)
+        starts = [np.cumsum([0, *lengths]).astype(np.int32) for lengths in ((1, 0, 17, 40), (1, 5, 33, 40))]
+        q = bf16(rng, starts[0][-1], heads, dim, scale=2)
+        k, v = (bf16(rng, starts[1][-1], kv_heads, dim) for _ in range(2))
+        packed = (q, k, v, *starts, dim**-0.5)
+        yield "attention_varlen", (Out(q.shape), *packed), (oracle.attention_varlen(*packed),)
 
 
 def cache_cases(rng: np.random.Generator) -> Iterator[Case]:
@@ -103,7 +109,8 @@ def cache_cases(rng: np.random.Generator) -> Iterator[Case]:
             slots = rng.permutation(len(contexts)).astype(np.int32)
             k, v = (bf16(rng, len(contexts), max(contexts), kv_heads, dim) for _ in range(2))
             decode = (q, k, v, slots, lengths, dim**-0.5)
-            yield "decode_attention", (Out(q.shape), *decode), (oracle.decode_attention(*decode),)
+            for kernel in ("decode_attention", "flash_decode_attention"):
+                yield kernel, (Out(q.shape), *decode), (oracle.decode_attention(*decode),)
 
 
 def results(worker: Worker, operation: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -156,9 +163,9 @@ def main() -> int:
     worst = compare_devices()
     report = {"machine": machine(), "operations": worst, "sources": source_hashes()}
     REPORT.write_text(json.dumps(report, indent=1) + "\n")
-    print(f"{'operation':<16} cases     gpu  emulator  difference   (in allowed errors)")
+    print(f"{'operation':<22} cases     gpu  emulator  difference   (in allowed errors)")
     for operation, row in worst.items():
-        print(f"{operation:<16} {row['cases']:5d} {row['gpu']:7.3f} {row['emulator']:9.3f} {row['difference']:11.3f}")
+        print(f"{operation:<22} {row['cases']:5d} {row['gpu']:7.3f} {row['emulator']:9.3f} {row['difference']:11.3f}")
     return 0 if agree(worst) else 1
 
 
