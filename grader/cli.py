@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     grade.add_argument("--json", metavar="FILE", help="write the results there")
     grade.add_argument("--list", action="store_true", help="list the checks, grade nothing")
     grade.add_argument("--exit-zero", action="store_true", help="exit code 0 also when checks fail")
-    add_model_commands(commands)
+    _add_model_commands(commands)
     update = commands.add_parser("update", help="take a new release of the kit")
     update.set_defaults(run=release.run_update)
     update.add_argument("source", metavar="ZIP")
@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def add_model_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_model_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """The commands that bring a model and that run an engine on it."""
     model = commands.add_parser("model", help="bring a model into models/")
     model.set_defaults(run=run_model)

@@ -111,7 +111,7 @@ class EngineLoop:
                 for added in addition.ids[:index]:
                     self._guard(self._abort, added)
                 if not isinstance(error, ValueError):
-                    return EngineFailed(self._told(error))
+                    return EngineFailed(self._report(error))
                 kind = RequestTooLong if isinstance(error, RequestTooLong) else ValueError
                 return kind(f"prompt {index}: {error}" if len(addition.ids) > 1 else str(error))
             self._live.add(request_id)
@@ -128,7 +128,7 @@ class EngineLoop:
         try:
             call(*arguments)
         except (Exception, SystemExit) as error:
-            self.failure = f"the engine failed: {self._told(error)}"
+            self.failure = f"the engine failed: {self._report(error)}"
             self._warn("The engine is given up; requests are refused from now on. Ctrl-C ends the server.")
             self._events += [(request_id, EngineGone(self.failure)) for request_id in self._live]
             self._live.clear()
@@ -152,7 +152,7 @@ class EngineLoop:
 
     def _give_up_step(self, error: BaseException) -> None:
         """End all requests: which of them the step failed for isn't known."""
-        told = self._told(error)
+        told = self._report(error)
         self._idle_steps = 0
         self._failures += 1
         for request_id in list(self._live):
@@ -168,7 +168,8 @@ class EngineLoop:
         except (Exception, SystemExit):
             self.stats = {}
 
-    def _told(self, error: BaseException) -> str:
+    def _report(self, error: BaseException) -> str:
+        """Show an error to whoever runs the server; returns its text."""
         told = str(error) if isinstance(error, EngineFailed) else self._explain(error)
         self._warn(told)
         return told

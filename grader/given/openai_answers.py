@@ -30,7 +30,9 @@ class Form:
     def body(self, choices: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
         return {**self._head, "choices": choices, **more}
 
-    def choice(self, index: int, text: str, tokens: list[int], reason: str | None, role: str | None = None) -> Any:
+    def choice(
+        self, index: int, text: str, tokens: list[int], reason: str | None, role: str | None = None
+    ) -> dict[str, Any]:
         """The answer to the prompt with this index, or what a chunk adds to it."""
         content: dict[str, Any] = {"text": text}
         if self.call.chat:
