@@ -22,7 +22,8 @@ class KVCache:
     """Keys and values of `num_slots` sequences, which are the numbers 0 … num_slots − 1.
 
     `num_slots` and `max_length` are attributes; `key_caches` and `value_caches` have one array per layer,
-    [num_slots, max_length, num_kv_heads, head_dim] bf16.
+    [num_slots, max_length, num_kv_heads, head_dim] bf16. Every method that takes a sequence raises ValueError for a
+    number that is none of them.
     """
 
     def __init__(self, config: LlamaConfig, num_slots: int, max_length: int) -> None:
@@ -91,6 +92,7 @@ class KVCache:
     def tables(self, sequences: Sequence[int]) -> np.ndarray:
         """What `attend` needs to find these sequences: their rows of the cache, [B] int32."""
         # solution s09.3: a sequence's number is its row
+        self._refuse_unknown(sequences)
         return np.array(sequences, np.int32)
         # end solution
 

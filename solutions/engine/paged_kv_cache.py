@@ -30,7 +30,8 @@ class PagedKVCache:
     """Keys and values of `max_num_seqs` sequences, numbers 0 … max_num_seqs − 1, in a pool of `num_blocks` blocks.
 
     `num_slots` (which is max_num_seqs), `max_length` and `block_manager` are attributes; `key_caches` and
-    `value_caches` have one pool per layer, [num_blocks, block_size, num_kv_heads, head_dim] bf16.
+    `value_caches` have one pool per layer, [num_blocks, block_size, num_kv_heads, head_dim] bf16. Every method
+    that takes a sequence raises ValueError for a number that is none of them.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class PagedKVCache:
         M is the blocks of max_length tokens, always the same; −1 behind the blocks of a sequence.
         """
         # solution s16.1: a copy of their rows
+        self._refuse_unknown(sequences)
         return self._tables[np.array(sequences, np.int64)]
         # end solution
 

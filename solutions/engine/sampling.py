@@ -55,6 +55,7 @@ def sample(logits: np.ndarray, params: SamplingParams, generator: np.random.Gene
     """One token drawn with the `probabilities` of these logits, [vocab_size] float32.
 
     Takes one number from the generator, so that a request's seed settles all its tokens, and none at temperature 0.
+    Raises what `probabilities` raises.
     """
     # solution s10.2: a uniform number against the running sum
     if params.temperature == 0:

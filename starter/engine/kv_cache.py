@@ -22,7 +22,8 @@ class KVCache:
     """Keys and values of `num_slots` sequences, which are the numbers 0 … num_slots − 1.
 
     `num_slots` and `max_length` are attributes; `key_caches` and `value_caches` have one array per layer,
-    [num_slots, max_length, num_kv_heads, head_dim] bf16.
+    [num_slots, max_length, num_kv_heads, head_dim] bf16. Every method that takes a sequence raises ValueError for a
+    number that is none of them.
     """
 
     def __init__(self, config: LlamaConfig, num_slots: int, max_length: int) -> None:
