@@ -18,7 +18,7 @@ from grader import VERSION, UsageError, release
 from grader.device import NothingToGradeOn, choose_device
 from grader.engine import EngineError
 from grader.manifest import Check, Manifest, Stage
-from grader.model import DEFAULT_MODEL, find_model
+from grader.model import DEFAULT_MODEL, GRADED_MODEL, find_model
 from grader.model.command import run_model
 from grader.report.text import clean_line
 from grader.serve import run_serve
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     grade.add_argument("--check", nargs="+", action="extend", default=[], metavar="ID", help="only these checks")
     grade.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
     grade.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all drawn inputs (0)")
-    grade.add_argument("--model", default="tiny", help="run the checks that can on this model: smollm2-135m (tiny)")
+    grade.add_argument("--model", default=GRADED_MODEL, help=f"for the checks that can: {DEFAULT_MODEL} ({GRADED_MODEL})")
     grade.add_argument("--json", metavar="FILE", help="write the results there")
     grade.add_argument("--list", action="store_true", help="list the checks, grade nothing")
     grade.add_argument("--exit-zero", action="store_true", help="exit code 0 also when checks fail")
@@ -149,7 +149,7 @@ def run_grade(options: argparse.Namespace) -> int:
     try:
         device = choose_device(options.device)
         why = f" ({device.reason})" if device.reason else ""
-        model = "" if options.model == "tiny" else f", with the model {options.model}"
+        model = "" if options.model == GRADED_MODEL else f", with the model {options.model}"
         terminal.start(plan, f"PagedLab {VERSION} grades {submission} on the {device.name}{why}{model}")
         outcome = grade(submission, manifest, plan, device, options.seed, terminal, options.model)
     finally:
@@ -171,7 +171,7 @@ def _plan(manifest: Manifest, options: argparse.Namespace) -> list[tuple[Stage, 
     """What to grade; on another model than tiny, which must be here and have references, only what can run on it."""
     from grader.oracle.references import has_references
 
-    if options.model == "tiny":
+    if options.model == GRADED_MODEL:
         return manifest.select(options.stage, options.check)
     if not has_references(options.model):
         raise UsageError(f"there are no reference outputs of {options.model!r}; MODEL={DEFAULT_MODEL} has them.")

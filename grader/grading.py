@@ -14,6 +14,7 @@ import pytest
 from grader import VERSION
 from grader.device import GradedDevice
 from grader.manifest import Manifest, ManifestError
+from grader.model import GRADED_MODEL
 from grader.plugin import GradingPlugin
 from grader.report.results import Plan, build_results
 from grader.report.terminal import Terminal
@@ -24,7 +25,6 @@ GRADER = Path(__file__).resolve().parent
 CHECKS = GRADER / "checks"
 DEFAULT_SUBMISSION = "starter"
 DEFAULT_SEED = 0
-DEFAULT_MODEL = "tiny"
 
 
 @dataclass
@@ -43,7 +43,7 @@ def grade(
     device: GradedDevice,
     seed: int,
     terminal: Terminal,
-    model: str = DEFAULT_MODEL,
+    model: str = GRADED_MODEL,
 ) -> Outcome:
     """Grade the planned checks, on this model where they use one.
 
@@ -84,10 +84,10 @@ def titles(plan: Plan) -> Mapping[str, str]:
     return plugin.titles
 
 
-def repro(check_id: str, submission: Path, device: str, seed: int, model: str = DEFAULT_MODEL) -> str:
+def repro(check_id: str, submission: Path, device: str, seed: int, model: str = GRADED_MODEL) -> str:
     """The command that repeats one check."""
     options = {"SUBMISSION": (str(submission), DEFAULT_SUBMISSION), "DEVICE": (device, "auto")}
-    options |= {"SEED": (str(seed), str(DEFAULT_SEED)), "MODEL": (model, DEFAULT_MODEL)}
+    options |= {"SEED": (str(seed), str(DEFAULT_SEED)), "MODEL": (model, GRADED_MODEL)}
     words = [f"{name}={shlex.quote(value)}" for name, (value, default) in options.items() if value != default]
     return " ".join(["make grade", f"CHECK={check_id}", *words])
 

@@ -19,6 +19,7 @@ from grader.client import Worker
 from grader.compare import Failure
 from grader.connection import Clock, WorkerFault
 from grader.manifest import Check, ManifestError, join_names
+from grader.model import GRADED_MODEL
 from grader.oracle.references import ReferenceFileError, ReferenceModel, load_model
 from grader.report.results import Plan, Record
 from grader.stubs import Stub
@@ -78,10 +79,11 @@ class GradingPlugin:
         repro: Callable[[str], str],
         listener: Any,
         list_only: bool = False,
-        model: str = "tiny",
+        model: str = GRADED_MODEL,
     ) -> None:
-        """`device` is "cpu" or "gpu", `model` what the fixture `tiny` gives; `listener` has check_started(id, title)
-        and check_finished(record).
+        """`device` is "cpu" or "gpu", `model` what the fixture `tiny` gives.
+
+        `listener` has check_started(id, title) and check_finished(record).
         """
         self.records: dict[str, Record] = {}
         self.titles: dict[str, str] = {}
@@ -236,7 +238,7 @@ class GradingPlugin:
 
     def _seconds(self, check: Check) -> float:
         patience = GPU_PATIENCE if self._device == "gpu" else 1
-        return check.deadline * patience * (MODEL_PATIENCE if self._model != "tiny" else 1)
+        return check.deadline * patience * (MODEL_PATIENCE if self._model != GRADED_MODEL else 1)
 
     def _repeat_with_empty_kernels(self, check: Check, item: pytest.Function) -> None:
         """Raise Failure when the check passes although no kernel computes anything."""

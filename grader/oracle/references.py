@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from grader import KIT
 from grader.given.config import ConfigError, LlamaConfig
-from grader.model import find_model
+from grader.model import GRADED_MODEL, find_model
 from grader.oracle.model import Forward, LlamaOracle, Reference, weight_shapes
 
 REFERENCES = KIT / "reference_outputs"
-TINY = REFERENCES / "tiny"
+TINY = REFERENCES / GRADED_MODEL
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -70,7 +70,7 @@ def load_references(folder: Path = TINY, model_dir: Path | None = None) -> Refer
 
 def load_model(name: str) -> ReferenceModel:
     """The model of this name with its references. Raises ReferenceFileError; ModelError when it is not here."""
-    return load_references() if name == "tiny" else load_references(REFERENCES / name, find_model(name))
+    return load_references() if name == GRADED_MODEL else load_references(REFERENCES / name, find_model(name))
 
 
 def has_references(name: str) -> bool:

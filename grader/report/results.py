@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from grader.manifest import Check, Stage
+from grader.model import GRADED_MODEL
 from grader.report.text import clean, clean_line
 
 SCHEMA = 1
@@ -66,7 +67,7 @@ def build_results(
     confinement: str,
     seed: int,
     mode: str = "public",
-    model: str = "tiny",
+    model: str = GRADED_MODEL,
 ) -> dict[str, Any]:
     """The document of schema 1 for the planned checks, ready for JSON.
 
