@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     grade.add_argument("--check", nargs="+", action="extend", default=[], metavar="ID", help="only these checks")
     grade.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
     grade.add_argument("--seed", type=_seed, default=0, metavar="N", help="seed of all drawn inputs (0)")
-    grade.add_argument("--model", default=GRADED_MODEL, help=f"for the checks that can: {DEFAULT_MODEL} ({GRADED_MODEL})")
+    grade.add_argument("--model", default=GRADED_MODEL, help="run the checks that can on it: smollm2-135m (tiny)")
     grade.add_argument("--json", metavar="FILE", help="write the results there")
     grade.add_argument("--list", action="store_true", help="list the checks, grade nothing")
     grade.add_argument("--exit-zero", action="store_true", help="exit code 0 also when checks fail")
