@@ -38,6 +38,7 @@ _KERNEL = (
     "-ffp-contract=off",
     "-fno-exceptions",
     "-fno-plt",
+    "-fno-semantic-interposition",
     "-Wl,-Bsymbolic",
     "-include",
     "cuda_runtime.h",

@@ -21,6 +21,15 @@ STRIDED = """
         out[i] = make_float4(v.x, v.y + 1, v.z, v.w);
     }"""
 
+CALLS = """
+    struct Three { float a, b, c; };
+    __device__ float sum(uint4 v) { return v.x + v.y + v.z + v.w; }
+    __device__ __noinline__ float apart(Three v) { return v.a + v.b + v.c; }
+    __device__ __attribute__((noinline)) uint4 made(unsigned i) { return make_uint4(i, i, i, i); }
+    extern "C" __global__ void sums(float* out, const uint4* x) { out[threadIdx.x] = sum(x[threadIdx.x]); }
+    extern "C" __global__ void apart_sums(float* out, const Three* x) { out[threadIdx.x] = apart(x[threadIdx.x]); }
+    extern "C" __global__ void fill(uint4* out, const uint4* x) { out[threadIdx.x] = made(threadIdx.x); }"""
+
 
 @pytest.fixture(scope="module")
 def device() -> Iterator[DeviceClient]:
@@ -50,6 +59,13 @@ def test_sectors_of_strided_loads(device: DeviceClient, stride: int, offset: int
     assert (counters.load_bytes, counters.store_bytes, counters.accesses) == (512, 512, 256)
     assert counters.max_thread_accesses == 2
     assert [tuple(counters.of(argument)) for argument in (0, 1)] == [(0, 512), (512, 0)]
+
+
+@pytest.mark.parametrize(("name", "loaded", "stored"), [("sums", 16, 4), ("apart_sums", 12, 4), ("fill", 0, 16)])
+def test_arguments_and_results_of_calls_count(device: DeviceClient, name: str, loaded: int, stored: int) -> None:
+    out, x = device.empty(128), device.array(np.zeros(128, np.float32))
+    counters = count(device, CALLS, name, out, x)
+    assert (counters.load_bytes, counters.store_bytes) == (32 * loaded, 32 * stored)
 
 
 def test_a_vector_is_one_access(device: DeviceClient) -> None:
