@@ -7,6 +7,7 @@ from numpy.random import Generator
 
 from grader.checking import Band, Worker, check, expect_error, require
 from grader.checks.serving import expect_budget, expect_lean, expect_stats, greedy, new_llm, serve_exactly
+from grader.checks.shared_passes import serve_in_passes
 from grader.given.requests import SamplingParams
 from grader.oracle.scripted import scripted_model
 from grader.throughput import expect_fair, expect_no_starvation
@@ -51,24 +52,25 @@ def aborts(worker: Worker, rng: Generator, shared_folder: Path) -> None:
 
 
 @check("s13.9")
-def skewed_lengths(worker: Worker, rng: Generator, shared_folder: Path, expect_band: Band) -> None:
+def skewed_lengths(emulator: Worker, rng: Generator, shared_folder: Path, expect_band: Band) -> None:
     """With a few long answers among short ones no slot stays empty: far fewer steps than static batching needs."""
     model = scripted_model(rng, shared_folder)
-    llm = new_llm(worker, model.folder, max_num_seqs=SLOTS, max_model_len=128)
+    llm = new_llm(emulator, model.folder, max_num_seqs=SLOTS, max_model_len=128)
     for requests in (24, 40):
         trace = skewed_trace(rng, model, requests=requests, max_num_seqs=SLOTS)
-        expect_lean(serve_exactly(worker, llm, trace, model), trace, SLOTS)
+        serve = partial(serve_exactly, trace=trace, model=model)
+        expect_lean(serve_in_passes(emulator, llm, model.config, serve), trace, SLOTS)
     expect_band("s13", 0.25)
 
 
 @check("s13.10")
-def arrivals(worker: Worker, rng: Generator, shared_folder: Path, expect_band: Band) -> None:
+def arrivals(emulator: Worker, rng: Generator, shared_folder: Path, expect_band: Band) -> None:
     """Requests that arrive while others run join them in the next step, as far as slots and token budget allow."""
     model = scripted_model(rng, shared_folder)
-    llm = new_llm(worker, model.folder, max_num_seqs=SLOTS, max_model_len=128, max_num_batched_tokens=BUDGET)
+    llm = new_llm(emulator, model.folder, max_num_seqs=SLOTS, max_model_len=128, max_num_batched_tokens=BUDGET)
     for last_arrival in (0, 40):
         trace = skewed_trace(rng, model, max_num_seqs=SLOTS, last_arrival=last_arrival, token_budget=BUDGET)
-        seen = serve_exactly(worker, llm, trace, model)
+        seen = serve_in_passes(emulator, llm, model.config, partial(serve_exactly, trace=trace, model=model))
         expect_budget(seen, trace, BUDGET)
         expect_lean(seen, trace, SLOTS, BUDGET)
     expect_band("s13", 0.5)

@@ -1,5 +1,6 @@
 """Stage 16, second part: what the engine makes of its memory, and what a decode step costs."""
 
+from functools import partial
 from pathlib import Path
 
 from numpy.random import Generator
@@ -8,6 +9,7 @@ from grader.checking import Band, Worker, check
 from grader.checks.engine_work import activation_bytes, decode_work, linear_bytes, live_bytes
 from grader.checks.memory_cap import CAP_ROWS, KV_ROWS, MODEL_LEN, crowded_trace, device_cap, kv_bytes
 from grader.checks.serving import greedy, new_llm, serve_exactly
+from grader.checks.shared_passes import serve_in_passes
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import scripted_model
 from grader.throughput import expect_at_most, expect_decode_steps, expect_other_steps, expect_running
@@ -24,7 +26,7 @@ def at_once(emulator: Worker, rng: Generator, shared_folder: Path) -> None:
     limits = {"max_num_seqs": SLOTS, "max_model_len": MODEL_LEN, "max_num_batched_tokens": MODEL_LEN}
     llm = new_llm(emulator, model.folder, kv_memory_bytes=kv_bytes(model), **limits)
     trace = crowded_trace(rng, model, 3 * SLOTS)
-    seen = serve_exactly(emulator, llm, trace, model)
+    seen = serve_in_passes(emulator, llm, model.config, partial(serve_exactly, trace=trace, model=model))
     expect_running(seen, 2 * CAP_ROWS, f"memory suffices for {CAP_ROWS} contiguous rows of {MODEL_LEN} tokens")
     expect_decode_steps(seen, trace, 2 * CAP_ROWS, MODEL_LEN)
 
@@ -64,25 +66,25 @@ def calls_of_a_step(emulator: Worker, rng: Generator, tiny: ReferenceModel) -> N
 
 
 @check("s16.9")
-def crowded(worker: Worker, rng: Generator, shared_folder: Path, expect_band: Band) -> None:
+def crowded(emulator: Worker, rng: Generator, shared_folder: Path, expect_band: Band) -> None:
     """A long trace takes hardly more steps than with twice the slots that contiguous rows would allow."""
     model = scripted_model(rng, shared_folder)
     options = {"max_num_seqs": 4 * KV_ROWS, "max_model_len": MODEL_LEN}
-    llm = new_llm(worker, model.folder, kv_memory_bytes=kv_bytes(model), **options)
+    llm = new_llm(emulator, model.folder, kv_memory_bytes=kv_bytes(model), **options)
     trace = crowded_trace(rng, model, 80)
-    seen = serve_exactly(worker, llm, trace, model)
+    seen = serve_in_passes(emulator, llm, model.config, partial(serve_exactly, trace=trace, model=model))
     expect_decode_steps(seen, trace, 2 * KV_ROWS)
     expect_other_steps(seen)
     expect_band("s16", 0.25)
 
 
 @check("s16.10")
-def under_pressure(worker: Worker, rng: Generator, shared_folder: Path, expect_band: Band) -> None:
+def under_pressure(emulator: Worker, rng: Generator, shared_folder: Path, expect_band: Band) -> None:
     """Preemptions cost less than they bring: the steps are far fewer than with contiguous rows in that memory."""
     model = scripted_model(rng, shared_folder)
-    llm = new_llm(worker, model.folder, max_num_seqs=8, max_model_len=128, num_blocks=16)
+    llm = new_llm(emulator, model.folder, max_num_seqs=8, max_model_len=128, num_blocks=16)
     trace = [greedy(f"r{i}", model.prompt(rng, 1 + i % 30), int(rng.integers(20, 60))) for i in range(24)]
-    seen = serve_exactly(worker, llm, trace, model)
+    seen = serve_in_passes(emulator, llm, model.config, partial(serve_exactly, trace=trace, model=model))
     expect_decode_steps(seen, trace, 3)
     expect_other_steps(seen)
     expect_band("s16", 0.5)
