@@ -33,6 +33,7 @@ class Suite:
 
 ALL_SEEDS = (
     "tests/kit/test_solutions.py",
+    "tests/kit/test_alternatives.py",
     "tests/kit/test_mutants.py",
     "tests/kit/test_nvcc.py",
     "tests/kit/test_release.py",
