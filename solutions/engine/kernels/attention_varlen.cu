@@ -81,7 +81,7 @@ extern "C" __global__ void attention_varlen(
     const int head = blockIdx.y, kv_head = head / (num_heads / num_kv_heads);
     const long long q_stride = static_cast<long long>(num_heads) * head_dim;  // from one query to the next
     const long long kv_stride = static_cast<long long>(num_kv_heads) * head_dim;  // from one key to the next
-    // solution s12.1: for each tile of keys: scores, new maximum, exponentials, rescaled sums
+    // solution s12.1: tile by tile: scores, new maximum, rescaled sums
     // Sequence b has the blocks from cu_seqlens_q[b] / TILE + b on, always enough for its tiles. Their starts
     // rise with b, so a binary search finds the last one that is not behind this block.
     const int block = blockIdx.x;

@@ -77,7 +77,7 @@ extern "C" __global__ void flash_attention(__nv_bfloat16* __restrict__ out,
     const int head = blockIdx.y, kv_head = head / (num_heads / num_kv_heads);
     const long long q_stride = static_cast<long long>(num_heads) * head_dim;  // from one query to the next
     const long long kv_stride = static_cast<long long>(num_kv_heads) * head_dim;  // from one key to the next
-    // solution s11.1: for each tile of keys: scores, new maximum, exponentials, rescaled sums
+    // solution s11.1: tile by tile: scores, new maximum, rescaled sums
     extern __shared__ float4 tiles[];                 // [2][TILE][head_dim + PADDING] floats
     __shared__ float4 probabilities[TILE][SIDE + 1];  // [key][thread]: those of its four queries
     __shared__ float maxima[TILE][SIDE];              // [query][thread]: the largest of its four scores

@@ -43,7 +43,7 @@ extern "C" __global__ void flash_decode_attention(
     const int kv_head = head / (num_heads / num_kv_heads);
     const long long kv_stride = static_cast<long long>(num_kv_heads) * head_dim;  // from one key to the next
     const long long q_start = (static_cast<long long>(sequence) * num_heads + head) * head_dim;
-    // solution s11.2: tile by tile scores, new maximum, rescaled sums; then the sum over the threads
+    // solution s11.2: tile by tile: scores, new maximum, rescaled sums
     __shared__ float query[MAX_HEAD_DIM], probabilities[TILE];  // probabilities hold the scores first
     __shared__ float partial[TILE * VECTOR];                    // [key group][head_dim]
     __shared__ float tile_factor, sum;

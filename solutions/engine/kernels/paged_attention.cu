@@ -69,7 +69,7 @@ extern "C" __global__ void paged_attention(
     int table_width, int block_size, int num_heads, int num_kv_heads, int head_dim, float scale) {
     const int sequence = blockIdx.x;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    // solution s15.1: tile by tile scores, online softmax, weighted sum; then the sum over the threads
+    // solution s15.1: tile by tile: scores, new maximum, rescaled sums
     __shared__ __align__(16) float queries[MAX_HEAD_DIM][HEADS];  // heads innermost, as a thread needs them
     __shared__ __align__(16) float weights[TILE][HEADS];          // scores, then exponentials
     __shared__ long long rows[TILE];                 // where each key of the tile begins in its cache

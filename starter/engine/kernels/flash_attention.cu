@@ -20,5 +20,5 @@ extern "C" __global__ void flash_attention(__nv_bfloat16* __restrict__ out,
     const int head = blockIdx.y, kv_head = head / (num_heads / num_kv_heads);
     const long long q_stride = static_cast<long long>(num_heads) * head_dim;  // from one query to the next
     const long long kv_stride = static_cast<long long>(num_kv_heads) * head_dim;  // from one key to the next
-    NOT_IMPLEMENTED("s11.1");  // TODO s11.1: for each tile of keys: scores, new maximum, exponentials, rescaled sums
+    NOT_IMPLEMENTED("s11.1");  // TODO s11.1: tile by tile: scores, new maximum, rescaled sums
 }

@@ -29,5 +29,5 @@ extern "C" __global__ void flash_decode_attention(
     const int kv_head = head / (num_heads / num_kv_heads);
     const long long kv_stride = static_cast<long long>(num_kv_heads) * head_dim;  // from one key to the next
     const long long q_start = (static_cast<long long>(sequence) * num_heads + head) * head_dim;
-    NOT_IMPLEMENTED("s11.2");  // TODO s11.2: tile by tile scores, new maximum, rescaled sums; then the sum over the threads
+    NOT_IMPLEMENTED("s11.2");  // TODO s11.2: tile by tile: scores, new maximum, rescaled sums
 }

@@ -25,5 +25,5 @@ extern "C" __global__ void paged_attention(
     int table_width, int block_size, int num_heads, int num_kv_heads, int head_dim, float scale) {
     const int sequence = blockIdx.x;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    NOT_IMPLEMENTED("s15.1");  // TODO s15.1: tile by tile scores, online softmax, weighted sum; then the sum over the threads
+    NOT_IMPLEMENTED("s15.1");  // TODO s15.1: tile by tile: scores, new maximum, rescaled sums
 }
