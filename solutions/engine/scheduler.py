@@ -50,8 +50,9 @@ class Scheduler:
         """`cache` has a sequence for each running request. A step computes at most `max_num_batched_tokens` tokens, one
         for each decode and all of each prompt; but one prompt is admitted however long it is.
 
-        A waiting request is admitted only if all that then run have room for `headroom` ≥ 1 further tokens each (for fewer
-        where they end before). Without it a request would come in and be preempted a step later, its prefill wasted.
+        A waiting request is admitted only if all that then run have room for `headroom` further tokens each, 1 at least
+        (for fewer where they end before). Without it a request would come in and be preempted a step later, its prefill
+        wasted.
         """
         # solution s13.1: two queues, and the cache's sequences that nobody uses
         self.cache = cache
