@@ -1,11 +1,13 @@
 """Reads what an engine answers, the outputs of a step and whole completions, and holds it against exact answers.
 
-Everything here came from a submission's process: nothing is used before its form is known. Failures say which request.
+Everything here came from a submission's process: nothing is used before its form is known. Failures say which request,
+and what a wrong token is, when it is known from somewhere.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from grader.arguments import Handle
 from grader.compare import Failure
 from grader.given.requests import Completion, StepOutput
 from grader.report.text import clean_line
@@ -14,6 +16,9 @@ REASONS = ("stop", "length")
 
 Answer = tuple[Sequence[int], str]
 """The new tokens of a request and its finish reason."""
+
+Steps = Mapping[str, Sequence[int]]
+"""The numbers of the steps in which each request received its tokens."""
 
 
 def read_step(value: Any, vocab_size: int) -> list[StepOutput]:
@@ -24,7 +29,7 @@ def read_step(value: Any, vocab_size: int) -> list[StepOutput]:
     seen: set[str] = set()
     for output in outputs:
         if output.request_id in seen:
-            raise _wrong(f"One step gave request {output.request_id} two tokens; each may get one.")
+            raise _wrong(f'One step gave request "{output.request_id}" two tokens; each may get one.')
         seen.add(output.request_id)
     return outputs
 
@@ -38,36 +43,103 @@ def read_completions(value: Any, count: int, vocab_size: int) -> list[Completion
     return [_read_completion(entry, f"Completion {index}", vocab_size) for index, entry in enumerate(value)]
 
 
-def expect_answers(got: Mapping[str, Answer], want: Mapping[str, Answer]) -> None:
-    """Raise Failure unless every request of `want` got exactly its tokens and its finish reason."""
+def expect_counts(completions: Sequence[Completion], counts: Sequence[int]) -> None:
+    """Raise Failure unless each completion has so many tokens; one with another's count is told to be out of order."""
+    for index, (completion, count) in enumerate(zip(completions, counts, strict=True)):
+        got = len(completion.token_ids)
+        if got != count:
+            others = [str(other) for other, its_count in enumerate(counts) if its_count == got]
+            hint = f"That is the answer to prompt {others[0]}: return them in the order of the prompts."
+            told = f"The answer to prompt {index} has {_tokens(got)}; it must have {count}."
+            raise Failure("INCORRECT_VALUE", told, {"hint": hint if others else None})
+
+
+def expect_answers(got: Mapping[str, Answer], want: Mapping[str, Answer], received: Steps | None = None) -> None:
+    """Raise Failure unless every request of `want` got exactly its tokens and its finish reason.
+
+    Tokens come before all else: a wrong one says more than the length to which it led.
+    """
+    expect_tokens({request: tokens for request, (tokens, _) in got.items()}, want, received)
     for request, (tokens, reason) in want.items():
         if request not in got:
-            raise _wrong(f"Request {request} got no answer.")
+            raise _wrong(f'Request "{request}" got no answer.')
         got_tokens, got_reason = got[request]
-        for index, (token, right) in enumerate(zip(got_tokens, tokens, strict=False)):
-            if token != right:
-                told = f"Token {index} of the answer to {request} is {token}; it must be {right}."
-                raise Failure("INCORRECT_VALUE", told, {"hint": _hint(request, index, got_tokens, want)})
         if len(got_tokens) != len(tokens):
-            raise _wrong(
-                f"The answer to {request} has {_tokens(len(got_tokens))}; it must end after {len(tokens)} ({reason})."
-            )
+            told = f'The answer to "{request}" has {_tokens(len(got_tokens))}; it must end after {len(tokens)} ({reason}).'
+            raise _wrong(told)
         if got_reason != reason:
-            raise _wrong(f'The answer to {request} ended with the finish reason "{got_reason}"; it must be "{reason}".')
+            told = f'The answer to "{request}" ended with the finish reason "{got_reason}"; it must be "{reason}".'
+            raise _wrong(told)
 
 
-def _hint(request: str, index: int, tokens: Sequence[int], want: Mapping[str, Answer]) -> str | None:
+def expect_tokens(got: Mapping[str, Sequence[int]], want: Mapping[str, Answer], received: Steps | None = None) -> None:
+    """Raise Failure when a token so far is wrong: the first one in time, if `received` tells when they came."""
+    received = received or {}
+    wrong = []
+    for request in want.keys() & got.keys():
+        pairs = zip(got[request], want[request][0], strict=False)
+        index = next((index for index, (token, right) in enumerate(pairs) if token != right), None)
+        if index is not None:
+            wrong.append((_step(request, index, received), list(want).index(request), request, index))
+    if wrong:
+        _, _, request, index = min(wrong)
+        token, right = got[request][index], want[request][0][index]
+        told = f'Token {index} of the answer to "{request}" is {token}; it must be {right}.'
+        told += after_pause(request, index, received)
+        raise Failure("INCORRECT_VALUE", told, {"hint": _hint(request, index, got[request], want, received)})
+
+
+def after_pause(request: str, index: int, received: Steps) -> str:
+    """A sentence, after a space, on the last steps before a token in which its request, which had begun, got nothing
+    while others decoded, as when it is preempted; "" when there are none."""
+    steps = received.get(request, ())[: index + 1]
+    for place in range(len(steps) - 1, 0, -1):
+        before, after = steps[place - 1], steps[place]
+        if any(_decoded(its_steps, before, after) for its_steps in received.values()):
+            when = f"steps {before + 1} to {after - 1}" if after - before > 2 else f"step {before + 1}"
+            which = "its first token" if place == index else f"token {index - place + 1}"
+            return f' "{request}" got no token in {when}, as if it had been preempted; this is {which} after that.'
+    return ""
+
+
+def _decoded(steps: Sequence[int], before: int, after: int) -> bool:
+    """Whether one of these steps lies between the two and is not the first of all."""
+    return any(before < step < after for step in steps[1:])
+
+
+def _step(request: str, index: int, received: Steps) -> int:
+    """The step of a token; 0 when it is not known."""
+    steps = received.get(request, ())
+    return steps[index] if index < len(steps) else 0
+
+
+def _hint(
+    request: str, index: int, tokens: Sequence[int], want: Mapping[str, Answer], received: Steps
+) -> str | None:
     """What the wrong token and those after it are, when they are known from somewhere."""
     following = list(tokens[index : index + 4])
     right = list(want[request][0])
     if len(following) > 1 and following == right[index + 1 : index + 1 + len(following)]:
         return "The right token was left out; the tokens after it are right."
     if index and tokens[index] == tokens[index - 1]:
+        if len(following) > 1 and following[1:] == right[index : index + len(following) - 1]:
+            return "The token before it came again, once; the tokens after it are right."
         return "The token before it came again: is each new token the input of the next step?"
+    step = _step(request, index, received)
+    together = "do rows of the batch and requests keep together?"
+    for other, (its_tokens, _) in want.items():
+        if other != request and tokens[index] == _due(its_tokens, received.get(other, ()), step):
+            return f'That is the token that "{other}" should have got in this step: {together}'
     for other, (its_tokens, _) in want.items():
         if other != request and len(following) > 1 and _contains(its_tokens, following):
-            return f"From there it is part of the answer to {other}: do rows of the batch and requests keep together?"
+            return f'From there it is part of the answer to "{other}": {together}'
     return None
+
+
+def _due(tokens: Sequence[int], steps: Sequence[int], step: int) -> int | None:
+    """The one of these tokens that belongs to a step; None when no token came in it."""
+    place = steps.index(step) if step in steps else len(tokens)
+    return tokens[place] if place < len(tokens) else None
 
 
 def _contains(tokens: Sequence[int], part: Sequence[int]) -> bool:
@@ -78,9 +150,9 @@ def _read_output(entry: Any, vocab_size: int) -> StepOutput:
     match entry:
         case (str(request), token, None | str() as reason):
             request = clean_line(request, 80)
-            _check_token(token, f"A step gave request {request}", vocab_size)
+            _check_token(token, f'A step gave request "{request}"', vocab_size)
             if reason is not None and reason not in REASONS:
-                raise _wrong(f'Request {request} ended with the finish reason {_shown(reason)}: "stop" or "length".')
+                raise _wrong(f'Request "{request}" ended with the finish reason {_shown(reason)}: "stop" or "length".')
             return StepOutput(request, token, reason)
     told = f"step returned {_shown(entry)}; each entry must be a StepOutput (request_id, token, finish_reason)."
     raise _wrong(told, "INCORRECT_DTYPE")
@@ -98,10 +170,10 @@ def _read_completion(entry: Any, name: str, vocab_size: int) -> Completion:
 
 def _check_token(token: Any, who: str, vocab_size: int) -> None:
     if type(token) is not int:
-        kind = type(token).__name__
+        kind = token.type_name if isinstance(token, Handle) else type(token).__name__
         raise _wrong(f"{who} a token of type {kind}; tokens are Python integers: use int(…).", "INCORRECT_DTYPE")
     if not 0 <= token < vocab_size:
-        raise _wrong(f"{who} the token {token}; the vocabulary is 0 … {vocab_size - 1}.")
+        raise _wrong(f"{who} the token {_shown(token)}; the vocabulary is 0 … {vocab_size - 1}.")
 
 
 def _shown(value: Any) -> str:

@@ -75,6 +75,9 @@ class Handle:
     type_name: str
     generation: int = field(default=0, compare=False)
 
+    def __repr__(self) -> str:
+        return f"<{self.type_name}>"
+
     def method(self, name: str) -> tuple["Handle", str]:
         return self, name
 

@@ -17,6 +17,8 @@ workload (grader/workloads.py) on a GPU against the kit's engine.
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import numpy as np
+
 from grader.arguments import BF16, Device, Handle, InOut, Out, Sampling, Sparse
 from grader.client import Worker
 from grader.compare import Expected, Failure, expect, expect_rows
@@ -69,8 +71,11 @@ def check(check_id: str) -> Callable[[Function], Function]:
 
 
 def require(condition: bool, message: str, verdict: str = "INCORRECT_VALUE", **evidence: Any) -> None:
-    """Raise Failure with this verdict, message and evidence unless the condition holds."""
-    if not condition:
+    """Raise Failure with this verdict, message and evidence unless the condition holds.
+
+    What a submission returned may be an array, and so may a comparison with it: that is no condition that holds.
+    """
+    if not (isinstance(condition, bool | np.bool_) and condition):
         raise Failure(verdict, message, evidence)
 
 

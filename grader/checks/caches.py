@@ -42,6 +42,13 @@ class Cache:
     def call(self, method: str, *arguments: Any, **options: Any) -> Any:
         return self.worker.call(self.handle.method(method), *arguments, **options)
 
+    def length(self, sequence: int) -> int:
+        length = self.call("length", sequence)
+        require(
+            isinstance(length, int | np.integer), f"length must return an int, not {length!r:.60}.", "INCORRECT_DTYPE"
+        )
+        return int(length)
+
     def arrays(self, layer: int) -> tuple[Handle, Handle]:
         """The arrays of keys and values of a layer, as they are on the device."""
         lists = [
@@ -65,7 +72,9 @@ class Cache:
     def attend(self, layer: int, q: Array, sequences: Sequence[int], scale: float) -> Any:
         """The attention of q [B, heads, head_dim] to the tokens of these sequences."""
         tables = self.call("tables", list(sequences))
-        lengths = np.array([self.call("length", sequence) for sequence in sequences], np.int32)
+        right = isinstance(tables, np.ndarray) and tables.dtype == np.int32 and tables.shape[:1] == (len(sequences),)
+        require(right, "tables must return an int32 array with a row for each sequence.", "INCORRECT_DTYPE")
+        lengths = np.array([self.length(sequence) for sequence in sequences], np.int32)
         return self.call("attend", layer, Out(q.shape), Device(q), Device(tables), Device(lengths), scale)
 
 
@@ -107,7 +116,7 @@ class Contents:
         """Raise Failure unless the cache has the lengths, reads the values and attends to the tokens of the record."""
         for sequence, layers in self.stored.items():
             length = len(layers[0][0])
-            require(self.cache.call("length", sequence) == length, f"length({sequence}) must be {length}.")
+            require(self.cache.length(sequence) == length, f"length({sequence}) must be {length}.")
             got = read_rows(self.cache, 1, sequence, length)
             right = all((a == b.reshape(a.shape)).all() for a, b in zip(got, layers[1], strict=True))
             require(right, f"read(1, {sequence}) does not return the keys and values that were written.")

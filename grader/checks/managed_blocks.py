@@ -50,7 +50,8 @@ class ManagedBlocks:
         want = [table[i // size] * size + i % size for i in range(start, self._lengths[sequence])]
         got = self.call("slot_mapping", sequence, start)
         shown = f"slot_mapping({sequence}, {start}) with the table {table} and {self._lengths[sequence]} tokens"
-        require(_is_list_of_ints(got) and list(got) == want, f"{shown} is {got}; it must be {want}.")
+        require(_is_list_of_ints(got), f"{shown} is {got!r:.200}; it must be a list of ints.", "INCORRECT_DTYPE")
+        require(got == want, f"{shown} is {got}; it must be {want}.")
 
     def _blocks(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_size)

@@ -85,7 +85,7 @@ def limits(worker: Worker, tiny: ReferenceModel) -> None:
     ):
         expect_error(call, error)
     for sequence, length in ((0, 16), (1, 0)):
-        require(model.cache.call("length", sequence) == length, f"A refused call changed sequence {sequence}.")
+        require(model.cache.length(sequence) == length, f"A refused call changed sequence {sequence}.")
     last = model.decode(ids[16])[None]
     expect_rows(last, prompt.float32.logits[16:], prompt.bf16.logits[16:])
     expect_error(partial(model.decode, 5), "RequestTooLong")

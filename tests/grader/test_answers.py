@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from grader.answers import expect_answers, read_completions
+from grader.answers import expect_answers, read_completions, read_step
+from grader.arguments import Handle
+from grader.checking import require
 from grader.compare import Failure
 
 WANT = {"a": ([1, 2, 3, 4, 5, 6], "length"), "b": ([11, 12, 13, 14, 15, 16], "stop")}
@@ -51,3 +54,16 @@ def test_completions_have_their_form() -> None:
     ):
         with pytest.raises(Failure, match=said):
             read_completions(value, 2, 9)
+
+
+@pytest.mark.parametrize("condition", [np.array([True, True]), np.array([]), 1, "yes", [True], False, np.False_])
+def test_what_is_no_true_condition_does_not_hold(condition: Any) -> None:
+    with pytest.raises(Failure, match="told"):
+        require(condition, "told")
+
+
+def test_objects_that_stayed_in_the_worker_are_named_by_their_type() -> None:
+    with pytest.raises(Failure, match="not <generator>"):
+        read_step(Handle(3, "generator"), 10)
+    with pytest.raises(Failure, match="a token of type Token;"):
+        read_step([("a", Handle(3, "Token"), None)], 10)
