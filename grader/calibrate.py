@@ -5,6 +5,8 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
+
 from grader import UsageError
 from grader.client import Worker
 from grader.compare import Failure
@@ -54,7 +56,7 @@ def measure(engine: Path, folder: Path, workload: Workload) -> Figure:
     for _ in range(RUNS):
         worker = Worker(engine, Clock(call_seconds=CALL_SECONDS), emulated=False)
         try:
-            timed = workload(worker, folder)
+            timed = workload(worker, folder, np.random.default_rng())
             worker.release()
             floor = roofline_seconds(worker, timed.bytes)
         except Failure as failure:

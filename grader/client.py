@@ -47,7 +47,12 @@ class Worker:
 
     def time(self, op: str, *arguments: Any, repeats: int = 20) -> float:
         """Seconds of one launch on the device's own clock: the mean of `repeats` launches after a first one."""
-        return self._seconds(self._launch(op, arguments, repeats)[1])
+        return self.timed(op, *arguments, repeats=repeats)[1]
+
+    def timed(self, op: str, *arguments: Any, repeats: int = 20) -> tuple[Any, float]:
+        """What `launch` returns, after all launches, and what `time` does."""
+        outputs, answer = self._launch(op, arguments, repeats)
+        return outputs, self._seconds(answer)
 
     def copy_time(self, size: int, repeats: int = 20) -> float:
         """Seconds of a copy of `size` bytes on the device, measured as a launch is."""

@@ -129,7 +129,7 @@ class TimedRuns:
             bench_model(self._folder)
             self._is_written = True
         if workload not in self._timed:
-            timed = WORKLOADS[workload](worker, self._folder)
+            timed = WORKLOADS[workload](worker, self._folder, rng)
             if timed.answers:
                 expect_part(load_oracle(self._folder), timed, rng)
             self._timed[workload] = timed

@@ -3,11 +3,14 @@
 Each function makes its calls through a Worker, times them on the parent's clock, and says how many tokens came of it
 and how many bytes had to be read for them at the least: every step reads the weights, every token the keys and values
 before it. `make calibrate` runs them on the solutions, a check on a submission (grader/timing.py judges).
+
+Lengths are the same in every run; tokens and arrays are drawn anew, so that nobody can have their answers ready, and
+some of what is timed is judged, so that nobody gains by leaving out the work at these sizes.
 """
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,10 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
+from grader import oracle
 from grader.answers import read_completions
 from grader.arguments import BF16, Out
 from grader.client import Worker
-from grader.compare import Failure
+from grader.compare import Failure, expect
 from grader.given.config import LlamaConfig
 from grader.given.requests import SamplingParams
 from grader.oracle.model import LlamaOracle, weight_shapes
@@ -26,6 +30,9 @@ from grader.oracle.streams import expect_stream
 from grader.trace import BF16_BYTES, Trace, kv_bytes_per_token, random_trace
 
 SEED = 0
+"""Of the lengths."""
+JUDGED_ROWS = 4
+"""Rows of an attention that are held against the reference."""
 JUDGED_TOKENS = 64
 """Tokens of an answer that are held against the reference after a timed run; a forward pass of the model each."""
 WARM_UP = 4
@@ -50,53 +57,72 @@ class Timed:
         return self.tokens / self.seconds
 
 
-Workload = Callable[[Worker, Path], Timed]
-"""Runs on the model of a folder."""
+Workload = Callable[[Worker, Path, Generator], Timed]
+"""Runs on the model of a folder, with contents that the generator draws."""
 
 
-def decode_alone(worker: Worker, folder: Path, prompt: int, tokens: int) -> Timed:
-    """`decode`, a token a call, after a prompt."""
+def decode_alone(worker: Worker, folder: Path, rng: Generator, prompt: int, tokens: int) -> Timed:
+    """`decode`, a token a call, after a prompt: always the most probable one."""
     config = LlamaConfig.from_folder(folder)
     model = worker.call("model.LlamaModel", str(folder), keep=True)
     cache = worker.call("kv_cache.KVCache", config, 1, prompt + tokens + 1, keep=True)
-    ids = np.random.default_rng(SEED).integers(config.vocab_size, size=prompt + tokens).tolist()
-    worker.call(model.method("prefill"), ids[:prompt], cache)
-    worker.call(model.method("decode"), ids[prompt], cache)
+    ids = rng.integers(config.vocab_size, size=prompt).tolist()
+    answer = [_best(worker.call(model.method("prefill"), ids, cache), config.vocab_size)]
+    answer.append(_best(worker.call(model.method("decode"), answer[-1], cache), config.vocab_size))
     begin = time.perf_counter()
-    for token in ids[prompt + 1 :]:
-        worker.call(model.method("decode"), token, cache)
+    for _ in range(tokens - 1):
+        answer.append(_best(worker.call(model.method("decode"), answer[-1], cache), config.vocab_size))
     seconds = time.perf_counter() - begin
-    return Timed(seconds, tokens - 1, _bytes(config, tokens - 1, range(prompt + 2, prompt + tokens + 1)))
+    size = _bytes(config, tokens - 1, range(prompt + 2, prompt + tokens + 1))
+    return Timed(seconds, tokens - 1, size, [(ids, answer)])
 
 
-def decode_together(worker: Worker, folder: Path, sequences: int, prompt: int, steps: int) -> Timed:
-    """`decode_batch`, a step a call, after packed prompts."""
+def decode_together(worker: Worker, folder: Path, rng: Generator, sequences: int, prompt: int, steps: int) -> Timed:
+    """`decode_batch`, a step a call, after packed prompts: random tokens, but the most probable ones of one sequence,
+    so that its answer can be judged."""
     config = LlamaConfig.from_folder(folder)
     model = worker.call("model.LlamaModel", str(folder), keep=True)
     cache = worker.call("kv_cache.KVCache", config, sequences, prompt + steps + 1, keep=True)
-    ids = np.random.default_rng(SEED).integers(config.vocab_size, size=(sequences, prompt + steps))
-    worker.call(model.method("prefill_batch"), ids[:, :prompt].tolist(), cache)
-    worker.call(model.method("decode_batch"), ids[:, prompt].tolist(), cache)
+    ids = rng.integers(config.vocab_size, size=(sequences, prompt + steps))
+    judged, shape = int(rng.integers(sequences)), (sequences, config.vocab_size)
+
+    def step(position: int) -> None:
+        logits = worker.call(model.method("decode_batch"), ids[:, position].tolist(), cache)
+        if position + 1 < ids.shape[1]:
+            ids[judged, position + 1] = _best(logits, *shape, row=judged)
+
+    logits = worker.call(model.method("prefill_batch"), ids[:, :prompt].tolist(), cache)
+    ids[judged, prompt] = _best(logits, *shape, row=judged)
+    step(prompt)
     begin = time.perf_counter()
-    for column in ids[:, prompt + 1 :].T:
-        worker.call(model.method("decode_batch"), column.tolist(), cache)
+    for position in range(prompt + 1, prompt + steps):
+        step(position)
     seconds = time.perf_counter() - begin
     contexts = [context for context in range(prompt + 2, prompt + steps + 1) for _ in range(sequences)]
-    return Timed(seconds, len(contexts), _bytes(config, steps - 1, contexts))
+    answer = ids[judged].tolist()
+    size = _bytes(config, steps - 1, contexts)
+    return Timed(seconds, len(contexts), size, [(answer[:prompt], answer[prompt:])])
 
 
-def attention_kernels(worker: Worker, folder: Path, length: int, sequences: int) -> Timed:
+def attention_kernels(worker: Worker, folder: Path, rng: Generator, length: int, sequences: int) -> Timed:
     """flash_attention over a prompt of `length`, then flash_decode_attention of `sequences` as long contexts, on the
-    device's clock."""
+    device's clock; some rows of each are judged."""
     config = LlamaConfig.from_folder(folder)
-    rng, scale = np.random.default_rng(SEED), config.head_dim**-0.5
+    scale = config.head_dim**-0.5
     heads = (config.num_heads, config.num_kv_heads, config.num_kv_heads)
     q, k, v = (_normal(rng, length, count, config.head_dim) for count in heads)
-    seconds = worker.time("flash_attention", Out(q.shape), q, k, v, scale)
+    out, seconds = worker.timed("flash_attention", Out(q.shape), q, k, v, scale)
+    for row in (length - 1, *rng.integers(length, size=JUDGED_ROWS - 1).tolist()):
+        want = oracle.attention(q[row : row + 1], k[: row + 1], v[: row + 1], scale)
+        expect(out[row : row + 1], want, f"row {row} of out")
     queries = _normal(rng, sequences, config.num_heads, config.head_dim)
     caches = [np.broadcast_to(array, (sequences, *array.shape)).copy() for array in (k, v)]
     slots, lengths = np.arange(sequences, dtype=np.int32), np.full(sequences, length, np.int32)
-    seconds += worker.time("flash_decode_attention", Out(queries.shape), queries, *caches, slots, lengths, scale)
+    out, more = worker.timed("flash_decode_attention", Out(queries.shape), queries, *caches, slots, lengths, scale)
+    seconds += more
+    for row in rng.integers(sequences, size=JUDGED_ROWS).tolist():
+        want = oracle.attention(queries[row : row + 1], k, v, scale)
+        expect(out[row : row + 1], want, f"row {row} of out")
     size = q.nbytes + k.nbytes + v.nbytes + queries.nbytes + sum(cache.nbytes for cache in caches)
     return Timed(seconds, length + sequences, size)
 
@@ -124,11 +150,14 @@ def serve(worker: Worker, folder: Path, trace: Trace, options: Mapping[str, Any]
 
 
 def serve_random(
-    worker: Worker, folder: Path, requests: int, lengths: tuple[int, int], slots: int, **options: int
+    worker: Worker, folder: Path, rng: Generator, requests: int, lengths: tuple[int, int], slots: int, **options: int
 ) -> Timed:
     """`serve` for random requests whose prompts and answers have lengths of this range."""
     config = LlamaConfig.from_folder(folder)
-    trace = random_trace(np.random.default_rng(SEED), config.vocab_size, requests, lengths)
+    trace = [
+        replace(request, prompt=tuple(rng.integers(config.vocab_size, size=len(request.prompt)).tolist()))
+        for request in random_trace(np.random.default_rng(SEED), config.vocab_size, requests, lengths)
+    ]
     limits = {"max_model_len": 2 * lengths[1], "max_num_batched_tokens": 8 * lengths[1]}
     return serve(worker, folder, trace, {"max_num_seqs": slots, **limits, **options})
 
@@ -142,11 +171,18 @@ WORKLOADS: Mapping[str, Workload] = {
 }
 
 
-def expect_part(oracle: LlamaOracle, timed: Timed, rng: Generator) -> None:
+def expect_part(reference: LlamaOracle, timed: Timed, rng: Generator) -> None:
     """Hold the beginning of one answer, drawn, against the reference; Failure as of `expect_stream`."""
     index = int(rng.integers(len(timed.answers)))
     prompt, tokens = timed.answers[index]
-    expect_stream(oracle, prompt, tokens[:JUDGED_TOKENS], f"the timed answer to prompt {index}")
+    expect_stream(reference, prompt, tokens[:JUDGED_TOKENS], f"the timed answer to prompt {index}")
+
+
+def _best(logits: Any, *shape: int, row: Any = ...) -> int:
+    """The most probable token of these logits; Failure unless they have the shape."""
+    if not isinstance(logits, np.ndarray) or logits.shape != shape:
+        raise Failure("INCORRECT_SHAPE", f"The logits of a timed call must be an array {list(shape)}.")
+    return int(logits[row].argmax())
 
 
 def _bytes(config: LlamaConfig, steps: int, contexts: Iterable[int]) -> int:

@@ -8,6 +8,7 @@ import pytest
 
 from grader import KIT, calibrate, cli
 from grader.client import Worker
+from grader.compare import Failure
 from grader.connection import Clock
 from grader.device import GradedDevice, NothingToGradeOn
 from grader.oracle.references import load_oracle
@@ -39,10 +40,23 @@ def test_the_solutions_run_every_workload(tmp_path: Path) -> None:
     worker = Worker(KIT / "solutions/engine", Clock(), emulated=True)
     try:
         for workload in SMALL.values():
-            timed = workload(worker, tmp_path)
+            timed = workload(worker, tmp_path, np.random.default_rng(1))
             assert timed.seconds > 0 < timed.bytes
             if timed.answers:
                 expect_part(load_oracle(tmp_path), timed, np.random.default_rng(0))
+    finally:
+        worker.end()
+
+
+@pytest.mark.parametrize("workload", SMALL.values(), ids=SMALL)
+def test_work_that_is_left_out_shows(workload: Workload, tmp_path: Path) -> None:
+    scripted_model(np.random.default_rng(0), tmp_path)
+    worker = Worker(KIT / "solutions/engine", Clock(), emulated=True, empty=True)
+    try:
+        with pytest.raises(Failure):
+            expect_part(
+                load_oracle(tmp_path), workload(worker, tmp_path, np.random.default_rng(1)), np.random.default_rng(0)
+            )
     finally:
         worker.end()
 
