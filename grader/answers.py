@@ -44,14 +44,15 @@ def read_completions(value: Any, count: int, vocab_size: int) -> list[Completion
 
 
 def expect_counts(completions: Sequence[Completion], counts: Sequence[int]) -> None:
-    """Raise Failure unless each completion has so many tokens; one with another's count is told to be out of order."""
+    """Raise Failure unless each completion has so many tokens; it is told whose count a wrong one has."""
     for index, (completion, count) in enumerate(zip(completions, counts, strict=True)):
         got = len(completion.token_ids)
         if got != count:
             others = [str(other) for other, its_count in enumerate(counts) if its_count == got]
-            hint = f"That is the answer to prompt {others[0]}: return them in the order of the prompts."
             told = f"The answer to prompt {index} has {_tokens(got)}; it must have {count}."
-            raise Failure("INCORRECT_VALUE", told, {"hint": hint if others else None})
+            order = "return the completions in the order of the prompts, not in that of their ends."
+            hint = f"So many has the answer to prompt {' or '.join(others)}: {order}" if others else None
+            raise Failure("INCORRECT_VALUE", told, {"hint": hint})
 
 
 def expect_answers(got: Mapping[str, Answer], want: Mapping[str, Answer], received: Steps | None = None) -> None:
@@ -65,7 +66,9 @@ def expect_answers(got: Mapping[str, Answer], want: Mapping[str, Answer], receiv
             raise _wrong(f'Request "{request}" got no answer.')
         got_tokens, got_reason = got[request]
         if len(got_tokens) != len(tokens):
-            told = f'The answer to "{request}" has {_tokens(len(got_tokens))}; it must end after {len(tokens)} ({reason}).'
+            told = (
+                f'The answer to "{request}" has {_tokens(len(got_tokens))}; it must end after {len(tokens)} ({reason}).'
+            )
             raise _wrong(told)
         if got_reason != reason:
             told = f'The answer to "{request}" ended with the finish reason "{got_reason}"; it must be "{reason}".'
@@ -113,9 +116,7 @@ def _step(request: str, index: int, received: Steps) -> int:
     return steps[index] if index < len(steps) else 0
 
 
-def _hint(
-    request: str, index: int, tokens: Sequence[int], want: Mapping[str, Answer], received: Steps
-) -> str | None:
+def _hint(request: str, index: int, tokens: Sequence[int], want: Mapping[str, Answer], received: Steps) -> str | None:
     """What the wrong token and those after it are, when they are known from somewhere."""
     following = list(tokens[index : index + 4])
     right = list(want[request][0])

@@ -5,6 +5,7 @@
 Counts are the same on any machine; time is judged apart (grader/timing.py).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -14,6 +15,8 @@ from grader.answers import read_step
 from grader.arguments import Handle
 from grader.checking import expect_error
 from grader.compare import Failure
+from grader.errors import StudentError
+from grader.report.text import clean_line
 from grader.trace import Request, Trace, allowed_decode_steps
 
 IDLE_STEPS = 16
@@ -52,7 +55,7 @@ class Observed:
         """The numbers of the steps in which each request received a token."""
         received: dict[str, list[int]] = {name: [] for name in self.order}
         for number, outputs in enumerate(self.steps):
-            for name in outputs:
+            for name in outputs.keys() & received.keys():
                 received[name].append(number)
         return received
 
@@ -107,14 +110,34 @@ class Observed:
         return max(counts, default=(0, ""))
 
 
-def drive(worker: Caller, llm: Handle, trace: Trace, vocab_size: int) -> Observed:
+def drive(
+    worker: Caller,
+    llm: Handle,
+    trace: Trace,
+    vocab_size: int,
+    judge: Callable[[Observed], None] = lambda seen: None,
+) -> Observed:
     """Run the trace on an LLM and return what it gave; Failure when that has not the form it must have.
 
     Requests are added before the step of their arrival and aborted as the trace says. It ends when all are finished
     or aborted; then the engine must have nothing left. An engine that needs more steps than one request after the other
     takes is TOO_SLOW.
+
+    `judge` raises Failure when a token so far is wrong. It is asked before any other Failure: a token too many, or one
+    too few, says less than the wrong token before it. An exception of the submission says enough.
     """
     run = _Run(worker, llm, vocab_size)
+    try:
+        _run_trace(run, trace)
+    except StudentError:
+        raise
+    except Failure:
+        judge(run.seen)
+        raise
+    return run.seen
+
+
+def _run_trace(run: "_Run", trace: Trace) -> None:
     coming = list(trace)
     limit = sum(request.tokens + 1 for request in trace) + max((r.arrival for r in trace), default=0) + IDLE_STEPS
     while coming or run.live:
@@ -125,7 +148,6 @@ def drive(worker: Caller, llm: Handle, trace: Trace, vocab_size: int) -> Observe
         run.step()
         run.abort()
     run.end()
-    return run.seen
 
 
 class _Run:
@@ -159,13 +181,14 @@ class _Run:
 
     def _take(self, name: str, token: int, reason: str | None) -> None:
         if name not in self.live:
-            raise Failure("INCORRECT_VALUE", f"A step gave a token to {name}, {self._what_became_of(name)}.")
-        tokens = self.seen.tokens[name]
+            raise Failure("INCORRECT_VALUE", f'A step gave a token to "{name}", {self._what_became_of(name)}.')
+        request, tokens = self.live[name], self.seen.tokens[name]
         tokens.append(token)
-        most = self.live[name].params.max_tokens
-        if reason is None and len(tokens) >= most:
-            told = f"Request {name} has its {most} tokens (max_tokens), but the step gave it no finish reason."
-            raise Failure("INCORRECT_VALUE", told)
+        if len(tokens) > request.tokens and request.abort_after is None:
+            raise _too_long(request, len(tokens))
+        if reason is None and len(tokens) >= request.params.max_tokens:
+            told = f'Request "{name}" has {len(tokens)} of {len(tokens)} tokens (max_tokens)'
+            raise Failure("INCORRECT_VALUE", f"{told}, but the step gave it no finish reason.")
         if reason is not None:
             self.seen.reasons[name] = reason
             del self.live[name]
@@ -192,23 +215,41 @@ class _Run:
             raise Failure("INCORRECT_VALUE", told)
         outputs = read_step(self.worker.call(self.llm.method("step")), self.vocab_size)
         if outputs:
-            told = f"All requests have ended, but a step still gave a token to {outputs[0].request_id}."
+            told = f'All requests have ended, but a step still gave a token to "{outputs[0].request_id}".'
             raise Failure("INCORRECT_VALUE", told)
+
+
+def _too_long(request: Request, count: int) -> Failure:
+    """The failure of a request that got a token after its last one. Its answer ends before max_tokens: with an
+    end-of-sequence token, then."""
+    told = f'The answer to "{request.id}" has {count} tokens so far; it must end after {request.tokens} (stop).'
+    last = f"Token {request.tokens - 1} of it is an end-of-sequence token"
+    hint = f"{last}: a model may have several, and each of them ends an answer."
+    return Failure("INCORRECT_VALUE", told, {"hint": hint})
 
 
 def _too_many_steps(run: _Run, limit: int) -> Failure:
     steps, left = run.seen.steps, list(run.live)
     quiet = next((number for number, outputs in enumerate(reversed(steps)) if outputs), limit)
-    waiting = f"{len(left)} request{'s are' if len(left) != 1 else ' is'} unfinished, {left[0]} first" if left else ""
+    waiting = f'{len(left)} request{"s are" if len(left) != 1 else " is"} unfinished, "{left[0]}" first' if left else ""
     if quiet > IDLE_STEPS:
         told = f"The last {quiet} steps gave no token, though {waiting}: does the scheduler wait for what never comes?"
-        return Failure("TIMEOUT", told)
+        return Failure("TIMEOUT", f"{told}{_stats(run)}")
     return _too_slow(
         f"After {limit} steps {waiting}. One request after the other would have ended by then: "
         "give every running request a token in each step.",
         limit,
         limit,
     )
+
+
+def _stats(run: _Run) -> str:
+    """What the engine says of itself, as a sentence after a space; "" when it says nothing."""
+    try:
+        stats = run.worker.call(run.llm.method("stats"))
+    except Failure:
+        return ""
+    return f" Its stats() are {clean_line(repr(stats), 200)}." if isinstance(stats, dict) else ""
 
 
 # Judging
@@ -219,7 +260,7 @@ def expect_lengths(seen: Observed, trace: Trace) -> None:
     for request in trace:
         got = len(seen.tokens.get(request.id, ()))
         if request.abort_after is None and request.error is None and got != request.tokens:
-            told = f'The answer to {request.id} has {got} tokens ("{seen.reasons.get(request.id)}")'
+            told = f'The answer to "{request.id}" has {got} tokens ("{seen.reasons.get(request.id)}")'
             raise Failure("INCORRECT_VALUE", f"{told}; it must have {request.tokens}: {request.params}.")
 
 
@@ -267,7 +308,7 @@ def expect_no_starvation(seen: Observed, longest: int = 4) -> None:
     steps, name = seen.longest_wait
     if steps > longest:
         raise _too_slow(
-            f"Request {name} was running and got no token in {steps} steps in a row; at most {longest} are allowed. "
+            f'Request "{name}" was running and got no token in {steps} steps in a row; at most {longest} are allowed. '
             "Decode the running requests even when new ones keep arriving.",
             steps,
             longest,
@@ -279,7 +320,7 @@ def expect_fair(seen: Observed, max_num_seqs: int) -> None:
     count, name = seen.most_overtaken
     if count > max_num_seqs:
         raise _too_slow(
-            f"{count} requests that were added after {name} got their first token before it; "
+            f'{count} requests that were added after "{name}" got their first token before it; '
             f"at most {max_num_seqs} may. Do not pass over a waiting request again and again.",
             count,
             max_num_seqs,

@@ -1,19 +1,20 @@
 """Calls of a submission's LLM, and how what it serves is judged."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
-from grader.answers import expect_answers
+from grader.answers import Answer, after_pause, expect_answers, expect_tokens
 from grader.checking import Failure, Handle, Worker, require
 from grader.given.requests import SamplingParams
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import ScriptedModel
-from grader.oracle.streams import expect_streams
+from grader.oracle.streams import expect_stream, expect_streams
 from grader.throughput import (
     Caller,
     Observed,
@@ -44,17 +45,33 @@ def ending(name: str, prompt: Sequence[int], tokens: int, most: int = 100) -> Re
 
 def serve_exactly(worker: Caller, llm: Handle, trace: Trace, model: ScriptedModel) -> Observed:
     """Run a trace on the scripted model; Failure unless every answer is exactly the right one."""
-    seen = drive(worker, llm, trace, model.config.vocab_size)
-    expect_answers(seen.answers, scripted_answers(trace, model))
+    return serve_as(worker, llm, trace, scripted_answers(trace, model), model.config.vocab_size)
+
+
+def serve_as(worker: Caller, llm: Handle, trace: Trace, want: Mapping[str, Answer], vocab_size: int) -> Observed:
+    """Run a trace; Failure unless every request of `want` got exactly this answer."""
+    seen = drive(worker, llm, trace, vocab_size, lambda seen: expect_tokens(seen.tokens, want, seen.received))
+    expect_answers(seen.answers, want, seen.received)
     return seen
 
 
 def serve_greedily(worker: Caller, llm: Handle, trace: Trace, tiny: ReferenceModel) -> Observed:
     """Run a trace on the stored model and judge every answer by its reference, token after token."""
-    seen = drive(worker, llm, trace, tiny.config.vocab_size)
-    expect_lengths(seen, trace)
-    served = [request for request in trace if request.id in seen.reasons]
-    expect_streams(tiny.oracle, {request.id: (request.prompt, seen.tokens[request.id]) for request in served})
+
+    def judge(seen: Observed) -> None:
+        for request in trace:
+            if tokens := seen.tokens.get(request.id):
+                more = partial(after_pause, request.id, received=seen.received)
+                expect_stream(tiny.oracle, request.prompt, tokens, f'the answer to "{request.id}"', more)
+
+    seen = drive(worker, llm, trace, tiny.config.vocab_size, judge)
+    try:
+        expect_lengths(seen, trace)
+        served = {r.id: (r.prompt, seen.tokens[r.id]) for r in trace if r.id in seen.reasons}
+        expect_streams(tiny.oracle, served)
+    except Failure:
+        judge(seen)
+        raise
     return seen
 
 

@@ -11,7 +11,7 @@ The unit of what is allowed is the median rms error of the rows of the bf16 refe
   the contract's roundings has about 0.001 on the tiny model, Hugging Face's roundings up to 0.04.)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,11 +60,18 @@ def read_stream(oracle: LlamaOracle, name: str, prompt: Sequence[int], tokens: S
 
 
 def expect_stream(
-    oracle: LlamaOracle, prompt: Sequence[int], tokens: Sequence[int], name: str = "the answer"
+    oracle: LlamaOracle,
+    prompt: Sequence[int],
+    tokens: Sequence[int],
+    name: str = "the answer",
+    more: Callable[[int], str] = lambda index: "",
 ) -> Stream:
-    """Raise Failure unless every token is the one that the reference prefers, or as good as it in bf16."""
+    """Raise Failure unless every token is the one that the reference prefers, or as good as it in bf16.
+
+    `more` gives, for the index of a wrong token, what to say of it besides: a sentence after a space, or "".
+    """
     stream = read_stream(oracle, name, prompt, tokens)
-    _expect_tokens(stream)
+    _expect_tokens(stream, more)
     return stream
 
 
@@ -74,7 +81,7 @@ def expect_streams(oracle: LlamaOracle, answers: Mapping[str, tuple[Sequence[int
     Let the requests ignore end-of-sequence tokens: a check must judge MEAN_TOKENS tokens or more past the first CONTEXT
     (ValueError).
     """
-    streams = [expect_stream(oracle, *answer, f"the answer to {name}") for name, answer in answers.items()]
+    streams = [expect_stream(oracle, *answer, f'the answer to "{name}"') for name, answer in answers.items()]
     regrets = np.concatenate([stream.late_regrets() for stream in streams])
     if len(regrets) < MEAN_TOKENS:
         raise ValueError(f"the check judges {len(regrets)} tokens past the first {CONTEXT}, fewer than {MEAN_TOKENS}")
@@ -92,7 +99,7 @@ def expect_streams(oracle: LlamaOracle, answers: Mapping[str, tuple[Sequence[int
         raise Failure("INCORRECT_VALUE", message, {"hint": hint, "figure": mean, "threshold": MEAN_FACTOR})
 
 
-def _expect_tokens(stream: Stream) -> None:
+def _expect_tokens(stream: Stream, more: Callable[[int], str]) -> None:
     regrets = stream.regrets
     wrong = np.asarray(~(regrets <= TOKEN_FACTOR))
     if not wrong.any():
@@ -103,7 +110,7 @@ def _expect_tokens(stream: Stream) -> None:
     message = (
         f"Token {index} of {stream.name} is {token}; the reference prefers {best}, whose logit is {row[best]:.4g}. "
         f"That of {token} is {row[token]:.4g}, and at most {TOKEN_FACTOR * stream.unit:.2g} less is allowed. "
-        f"{_how_many_wrong(wrong)}"
+        f"{_how_many_wrong(wrong)}{more(index)}"
     )
     evidence = {"wrong": int(wrong.sum()), "total": wrong.size, "hint": _hint(stream, index)}
     raise Failure("INCORRECT_VALUE", message, evidence)

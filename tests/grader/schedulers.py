@@ -46,6 +46,9 @@ class Engine:
     def has_unfinished_requests(self) -> bool:
         return bool(self.waiting or self.running)
 
+    def stats(self) -> dict[str, int]:
+        return {"running": len(self.running), "waiting": len(self.waiting)}
+
     def step(self) -> list[tuple[str, int, str | None]]:
         """Mixed: all that run decode, the admitted prefill in the same step."""
         decoding = list(self.running)

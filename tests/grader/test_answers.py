@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grader.answers import expect_answers, read_completions, read_step
+from grader.answers import after_pause, expect_answers, expect_counts, read_completions, read_step
 from grader.arguments import Handle
 from grader.checking import require
 from grader.compare import Failure
+from grader.given.requests import Completion
 
 WANT = {"a": ([1, 2, 3, 4, 5, 6], "length"), "b": ([11, 12, 13, 14, 15, 16], "stop")}
 
@@ -26,10 +27,11 @@ def test_right_answers_pass() -> None:
 
 def test_the_first_wrong_token_is_named_with_what_it_looks_like() -> None:
     swapped = failure(a=([1, 2, 13, 14, 15, 16], "length"))
-    assert swapped.message == "Token 2 of the answer to a is 13; it must be 3."
-    assert "part of the answer to b" in swapped.evidence["hint"]
+    assert swapped.message == 'Token 2 of the answer to "a" is 13; it must be 3.'
+    assert 'part of the answer to "b"' in swapped.evidence["hint"]
     assert "was left out" in failure(a=([1, 3, 4, 5, 6, 7], "length")).evidence["hint"]
-    assert "came again" in failure(a=([1, 2, 2, 3, 4, 5], "length")).evidence["hint"]
+    assert "came again, once" in failure(a=([1, 2, 2, 3, 4, 5], "length")).evidence["hint"]
+    assert "came again: is each" in failure(a=([1, 2, 2, 2, 2, 2], "length")).evidence["hint"]
     assert "hint" not in failure(a=([1, 2, 99, 3, 4, 5], "length")).evidence
 
 
@@ -37,8 +39,31 @@ def test_lengths_reasons_and_absent_answers() -> None:
     assert "has 2 tokens; it must end after 6 (length)" in failure(a=([1, 2], "length")).message
     assert "has 7 tokens; it must end after 6" in failure(b=([*WANT["b"][0], 17], "stop")).message
     assert 'the finish reason "length"; it must be "stop"' in failure(b=(WANT["b"][0], "length")).message
-    with pytest.raises(Failure, match="Request b got no answer"):
+    with pytest.raises(Failure, match='Request "b" got no answer'):
         expect_answers({"a": WANT["a"]}, WANT)
+
+
+def test_the_first_wrong_token_in_time_is_told_and_the_pause_before_it() -> None:
+    got = {"a": ([1, 2, 3, 4, 5, 99], "length"), "b": ([11, 12, 3, 98, 15, 16], "stop")}
+    received = {"a": [0, 1, 4, 5, 6, 7], "b": [1, 2, 4, 6, 7, 8], "c": [0, 3]}
+    with pytest.raises(Failure) as caught:
+        expect_answers(got, WANT, received)
+    told = 'Token 2 of the answer to "b" is 3; it must be 13. "b" got no token in step 3, as if it had been preempted;'
+    assert caught.value.message == f"{told} this is its first token after that."
+    assert 'the token that "a" should have got in this step' in caught.value.evidence["hint"]
+    assert after_pause("b", 5, received).endswith("this is token 3 after that.")
+    assert after_pause("b", 1, received) == after_pause("c", 0, received) == after_pause("x", 3, received) == ""
+
+
+def test_completions_in_another_order_are_told() -> None:
+    completions = [Completion([1] * count, None, "length") for count in (2, 5, 8)]
+    expect_counts(completions, (2, 5, 8))
+    with pytest.raises(Failure, match="answer to prompt 0 has 2 tokens; it must have 8") as caught:
+        expect_counts(completions, (8, 2, 5))
+    assert caught.value.evidence["hint"].startswith("So many has the answer to prompt 1:")
+    with pytest.raises(Failure, match="answer to prompt 2 has 8 tokens; it must have 9") as caught:
+        expect_counts(completions, (2, 5, 9))
+    assert "hint" not in caught.value.evidence
 
 
 def test_completions_have_their_form() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from grader.answers import expect_answers
+from grader.checks.serving import serve_exactly
 from grader.compare import Failure
 from grader.errors import StudentError
 from grader.given.requests import SamplingParams
@@ -97,7 +98,7 @@ def test_prefills_that_hold_up_the_running_requests_are_starvation() -> None:
 def test_passing_over_a_request_again_and_again_is_unfair() -> None:
     trace = requests(*[3] * 12)
     with pytest.raises(
-        Failure, match="10 requests that were added after r1 got their first token before it; at most 3"
+        Failure, match='10 requests that were added after "r1" got their first token before it; at most 3'
     ):
         expect_fair(drive(schedulers.NewestFirst(2), LLM, trace, 9), 3)
 
@@ -163,9 +164,12 @@ def test_an_engine_that_never_ends_is_ended() -> None:
         def step(self) -> Any:
             return []
 
-    with pytest.raises(Failure, match=r"The last 21 steps gave no token, though 1 request is unfinished") as caught:
+    with pytest.raises(
+        Failure, match=r'The last 21 steps gave no token, though 1 request is unfinished, "r0" first: does'
+    ) as caught:
         drive(Silent(), LLM, requests(4), 9)
     assert caught.value.verdict == "TIMEOUT"
+    assert caught.value.message.endswith("Its stats() are {'running': 0, 'waiting': 1}.")
 
 
 def answers_with(outputs: Any, unfinished: object = False) -> Failure:
@@ -194,8 +198,8 @@ def answers_with(outputs: Any, unfinished: object = False) -> Failure:
         ([("r0", True, None)], "INCORRECT_DTYPE", "tokens are Python integers"),
         ([("r0", 9, None)], "INCORRECT_VALUE", "the token 9; the vocabulary is 0 … 8"),
         ([("r0", 1, "done")], "INCORRECT_VALUE", "finish reason 'done'"),
-        ([("r0", 1, None), ("r0", 2, None)], "INCORRECT_VALUE", "gave request r0 two tokens"),
-        ([("r8", 1, None)], "INCORRECT_VALUE", "a token to r8, a request that was never added"),
+        ([("r0", 1, None), ("r0", 2, None)], "INCORRECT_VALUE", 'gave request "r0" two tokens'),
+        ([("r8", 1, None)], "INCORRECT_VALUE", 'a token to "r8", a request that was never added'),
     ],
 )
 def test_an_output_of_another_form_is_refused(outputs: Any, verdict: str, said: str) -> None:
@@ -206,7 +210,7 @@ def test_an_output_of_another_form_is_refused(outputs: Any, verdict: str, said: 
 
 def test_the_end_must_be_the_end() -> None:
     assert "has_unfinished_requests() is True" in answers_with([("r0", 1, None)], True).message
-    assert "a step still gave a token to r0" in answers_with([("r0", 1, None)]).message
+    assert 'a step still gave a token to "r0"' in answers_with([("r0", 1, None)]).message
 
 
 def test_a_request_without_a_finish_reason_at_its_limit_is_told() -> None:
@@ -214,8 +218,77 @@ def test_a_request_without_a_finish_reason_at_its_limit_is_told() -> None:
         def give(self, name: str) -> tuple[str, int, str | None]:
             return (*super().give(name)[:2], None)
 
-    with pytest.raises(Failure, match=r"Request r0 has its 2 tokens \(max_tokens\), but the step gave it no finish"):
+    with pytest.raises(Failure, match=r'Request "r0" has 2 of 2 tokens \(max_tokens\), but the step gave it no finish'):
         drive(Forgets(), LLM, requests(2), 9)
+
+
+def judged(engine: Engine, trace: Trace, model: ScriptedModel) -> Failure:
+    with pytest.raises(Failure) as caught:
+        serve_exactly(engine, LLM, trace, model)
+    return caught.value
+
+
+class GivesTwice(Engine):
+    """The token of each request's third step comes again in the next one, and the request ends a step too late."""
+
+    def give(self, name: str) -> tuple[str, int, str | None]:
+        tokens = self.tokens[name]
+        if len(tokens) == 3 and name not in self.overtaken:
+            self.overtaken[name] = 1
+            return name, tokens[-1], None
+        return super().give(name)
+
+
+class Swaps(Engine):
+    """From the third step on the first two requests of a step get each other's tokens, and go on from there."""
+
+    calls = 0
+
+    def step(self) -> list[tuple[str, int, str | None]]:
+        outputs = super().step()
+        self.calls += 1
+        if self.calls < 3 or len(outputs) < 2:
+            return outputs
+        (a, its, end), (b, others, other_end), *rest = outputs
+        self.tokens[a][-1], self.tokens[b][-1] = others, its
+        return [(a, others, end), (b, its, other_end), *rest]
+
+
+class Preempts(Engine):
+    """ "r0" gets nothing in the steps 3 and 4, and forgets a token over it."""
+
+    calls = -1
+
+    def step(self) -> list[tuple[str, int, str | None]]:
+        self.calls += 1
+        if self.calls in (3, 4):
+            return [self.give(name) for name in self.running if name != "r0"]
+        if self.calls == 5:
+            self.tokens["r0"][-1:] = [9, 9]
+        return super().step()
+
+
+def test_a_wrong_token_is_told_before_what_follows_from_it(model: ScriptedModel) -> None:
+    twice = judged(GivesTwice(2, successor=model.successor), requests(6, 6), model)
+    assert twice.message.startswith('Token 3 of the answer to "r0" is')
+    assert twice.evidence["hint"] == "The token before it came again, once; the tokens after it are right."
+    swapped = judged(Swaps(2, successor=model.successor), requests(6, 6), model)
+    assert 'the token that "r1" should have got in this step' in swapped.evidence["hint"]
+
+
+def test_the_steps_in_which_a_request_got_nothing_are_told(model: ScriptedModel) -> None:
+    message = judged(Preempts(2, successor=model.successor), requests(9, 9), model).message
+    told = '"r0" got no token in steps 3 to 4, as if it had been preempted; this is its first token after that.'
+    assert message.startswith('Token 3 of the answer to "r0" is')
+    assert message.endswith(told)
+
+
+def test_an_answer_that_goes_on_after_its_end_is_told(model: ScriptedModel) -> None:
+    prompt = model.prompt_for(np.random.default_rng(0), 5)
+    trace = [Request("r0", tuple(prompt), SamplingParams(temperature=0.0, max_tokens=90), 5)]
+    failure = judged(Engine(2, successor=model.successor), trace, model)
+    assert failure.message == 'The answer to "r0" has 6 tokens so far; it must end after 5 (stop).'
+    assert failure.evidence["hint"].startswith("Token 4 of it is an end-of-sequence token")
 
 
 def test_a_token_after_the_end_is_refused() -> None:
@@ -223,7 +296,7 @@ def test_a_token_after_the_end_is_refused() -> None:
         def step(self) -> Any:
             return [("r0", 1, "stop"), ("r1", 1, None)]
 
-    with pytest.raises(Failure, match=r'gave a token to r0, which had ended before \("stop"\)'):
+    with pytest.raises(Failure, match=r'gave a token to "r0", which had ended before \("stop"\)'):
         drive(GoesOn(), LLM, requests(3, 3), 9)
 
 
@@ -232,5 +305,5 @@ def test_an_answer_of_another_length_is_told() -> None:
     seen = drive(Engine(eos=(0,)), LLM, trace, 9)
     expect_lengths(seen, trace)
     seen.tokens["r1"].pop()
-    with pytest.raises(Failure, match="The answer to r1 has"):
+    with pytest.raises(Failure, match='The answer to "r1" has'):
         expect_lengths(seen, trace)
