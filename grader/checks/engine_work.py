@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from grader.answers import read_step
 from grader.checking import Observed, Worker, require
 from grader.checks.serving import new_llm
+from grader.checks.step_work import multiplications
 from grader.given.requests import SamplingParams
 from grader.oracle.model import weight_shapes
 from grader.oracle.references import ReferenceModel
@@ -80,6 +81,10 @@ def decode_work(
     with emulator.observe(counted) as seen:
         for _ in range(STEPS):
             step()
+    done, given = sum(call.m * call.n * call.k for call in seen.gemm_calls), STEPS * len(prompts)
+    told = f"{STEPS} steps of {len(prompts)} requests made {done:,} multiplications in matrix products; {given} tokens"
+    needed = multiplications(tiny.config, given, given)
+    require(done >= needed, f"{told} need {needed:,}: compute them, by linear.py, in these steps.", "RUNTIME_ERROR")
     for (name, answer), prompt in zip(tokens.items(), prompts, strict=True):
         got = len(answer) - before[name]
         require(got == STEPS, f"{len(prompts)} requests ran, and {name} got {got} tokens in {STEPS} steps.", "TOO_SLOW")

@@ -8,11 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from grader.checking import Failure, Handle, Worker
+from grader.checks.step_work import multiplications
 from grader.given.config import LlamaConfig
-from grader.oracle.model import weight_shapes
 from grader.throughput import Observed, expect_at_most
 
 LINEAR_LAYERS = 7
@@ -45,8 +43,7 @@ def serve_in_passes(
     """What `serve` returns; Failure unless its tokens were computed step by step, in one pass for all that decode."""
     account = Accountant(emulator)
     seen = serve(account, llm)
-    layers = [s for n, s in weight_shapes(config).items() if n.startswith("model.layers") and len(s) == 2]
-    token = sum(int(np.prod(shape)) for shape in layers) + config.vocab_size * config.hidden_size
+    token = multiplications(config, 1, 1)
     done = 0
     for number, outputs in enumerate(seen.steps):
         before, done = done, account.multiplications[number]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from grader.checking import BF16, Worker
+from grader.checking import BF16, Worker, require
 from grader.given.config import LlamaConfig
 from grader.observation import Observed
 from grader.oracle.model import weight_shapes
@@ -37,11 +37,18 @@ def expect_no_more(name: str, seen: Observed, than: str, other: Observed, spare:
         expect_at_most(told, getattr(seen, what), allowed, f"{than} needs {getattr(other, what)}.")
 
 
-def expect_products(name: str, seen: Observed, config: LlamaConfig, tokens: int, rows: int) -> None:
-    """Raise Failure when products are larger than `tokens` rows of every layer and `rows` of the head need."""
+def multiplications(config: LlamaConfig, tokens: int, rows: int) -> int:
+    """What the products of `tokens` rows of every layer and `rows` of the head need."""
     layers = sum(np.prod(s) for n, s in weight_shapes(config).items() if n.startswith("model.layers") and len(s) == 2)
-    needed = tokens * int(layers) + rows * config.vocab_size * config.hidden_size
+    return tokens * int(layers) + rows * config.vocab_size * config.hidden_size
+
+
+def expect_products(name: str, seen: Observed, config: LlamaConfig, tokens: int, rows: int) -> None:
+    """Raise Failure unless products are as large as `tokens` rows of every layer and `rows` of the head need."""
+    needed = multiplications(config, tokens, rows)
     done = sum(call.m * call.n * call.k for call in seen.gemm_calls)
+    told = f"{name} makes {done:,} multiplications in matrix products; {needed:,} are needed, by linear.py."
+    require(done >= needed, told, "RUNTIME_ERROR", figure=done, threshold=needed)
     advice = f"{tokens} tokens need them in the layers and {rows} rows of logits in the head, no others."
     expect_at_most(f"multiplications in the products of {name}", done, int(SPARE_PRODUCTS * needed), advice)
 
