@@ -30,6 +30,7 @@ _NAMES = {
     r"wmma|nvcuda": "wmma (tensor cores)",
     r"__managed__": "managed memory",
     r"this_grid|this_cluster|__cluster_dims__|grid_group": "synchronisation of a whole grid or cluster",
+    r"\w*no_sanitize\w*|(?:__)?noipa(?:__)?": "code that is not to be instrumented",
     r"cuda(?:Malloc|Free|Memcpy|Memset|DeviceSynchronize|Launch)\w*": "CUDA's host functions",
 }
 _LEGACY = {"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__ballot", "__any", "__all"}
@@ -99,6 +100,8 @@ class _Rewriter:
 
     def _refuse_headers(self) -> None:
         for token in self.directives:
+            for name in re.findall(r"\w*no_sanitize\w*|\bnoipa\b", token.text):
+                raise self._error(token, f"{name}: code that is not to be instrumented is not emulated")
             header = re.match(r'\s*#\s*include\s*[<"]([^>"]*)', token.text)
             for prefix, feature in _REFUSED_HEADERS.items():
                 if header and header[1].startswith(prefix):

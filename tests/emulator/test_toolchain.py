@@ -69,6 +69,8 @@ def test_unfinished_source_and_wrong_kernels_are_told_plainly(cache: Path) -> No
     ("statement", "said"),
     [
         ('asm("mov");', "inline PTX"),
+        ("__attribute__((no_sanitize_thread)) int f();", "not to be instrumented"),
+        ('#define OFF no_sanitize("thread")', "not to be instrumented"),
         ("f<<<1, 1>>>();", "launching a kernel from source"),
         ("float v = tex2D(t, 1, 2);", "textures"),
         ("cooperative_groups::memcpy_async(g, a, b, 4);", "asynchronous copies"),
