@@ -140,7 +140,9 @@ def serve(worker: Worker, folder: Path, trace: Trace, options: Mapping[str, Any]
     completions = read_completions(result, len(trace), config.vocab_size)
     for request, completion in zip(trace, completions, strict=True):
         if len(completion.token_ids) != request.tokens:
-            told = f"The answer to {request.id} has {len(completion.token_ids)} tokens; it must have {request.tokens}."
+            told = (
+                f'The answer to "{request.id}" has {len(completion.token_ids)} tokens; it must have {request.tokens}.'
+            )
             raise Failure("INCORRECT_VALUE", told)
     tokens = sum(request.tokens for request in trace)
     steps = max(-(-tokens // options["max_num_seqs"]), max(request.tokens for request in trace))

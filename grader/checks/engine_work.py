@@ -87,8 +87,10 @@ def decode_work(
     require(done >= needed, f"{told} need {needed:,}: compute them, by linear.py, in these steps.", "RUNTIME_ERROR")
     for (name, answer), prompt in zip(tokens.items(), prompts, strict=True):
         got = len(answer) - before[name]
-        require(got == STEPS, f"{len(prompts)} requests ran, and {name} got {got} tokens in {STEPS} steps.", "TOO_SLOW")
-        expect_stream(tiny.oracle, prompt, answer, f"the answer to {name}")
+        require(
+            got == STEPS, f'{len(prompts)} requests ran, and "{name}" got {got} tokens in {STEPS} steps.', "TOO_SLOW"
+        )
+        expect_stream(tiny.oracle, prompt, answer, f'the answer to "{name}"')
     return Work(seen, len(prompts), length + min(before.values()) + STEPS // 2)
 
 
