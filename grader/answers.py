@@ -69,7 +69,7 @@ def expect_answers(got: Mapping[str, Answer], want: Mapping[str, Answer], receiv
             told = (
                 f'The answer to "{request}" has {_tokens(len(got_tokens))}; it must end after {len(tokens)} ({reason}).'
             )
-            raise _wrong(told)
+            raise _wrong(told + miscounted(request, len(got_tokens), received or {}))
         if got_reason != reason:
             told = f'The answer to "{request}" ended with the finish reason "{got_reason}"; it must be "{reason}".'
             raise _wrong(told)
@@ -95,14 +95,26 @@ def expect_tokens(got: Mapping[str, Sequence[int]], want: Mapping[str, Answer], 
 def after_pause(request: str, index: int, received: Steps) -> str:
     """A sentence, after a space, on the last steps before a token in which its request, which had begun, got nothing
     while others decoded, as when it is preempted; "" when there are none."""
+    place, told = _last_pause(request, index, received)
+    which = "its first token" if place == index else f"token {index - place + 1}"
+    return f"{told}; this is {which} after that." if told else ""
+
+
+def miscounted(request: str, count: int, received: Steps) -> str:
+    """The like for a request of which the first `count` tokens are right, but too few or too many."""
+    _, told = _last_pause(request, count - 1, received)
+    return f"{told}: was a token lost there, or counted twice?" if told else ""
+
+
+def _last_pause(request: str, index: int, received: Steps) -> tuple[int, str]:
+    """The index of the first token after it, and what to say of it; (0, "") when there is none."""
     steps = received.get(request, ())[: index + 1]
     for place in range(len(steps) - 1, 0, -1):
         before, after = steps[place - 1], steps[place]
         if any(_decoded(its_steps, before, after) for its_steps in received.values()):
             when = f"steps {before + 1} to {after - 1}" if after - before > 2 else f"step {before + 1}"
-            which = "its first token" if place == index else f"token {index - place + 1}"
-            return f' "{request}" got no token in {when}, as if it had been preempted; this is {which} after that.'
-    return ""
+            return place, f' "{request}" got no token in {when}, as if it had been preempted'
+    return 0, ""
 
 
 def _decoded(steps: Sequence[int], before: int, after: int) -> bool:

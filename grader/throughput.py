@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol
 
-from grader.answers import read_step
+from grader.answers import miscounted, read_step
 from grader.arguments import Handle
 from grader.checking import expect_error
 from grader.compare import Failure
@@ -187,8 +187,8 @@ class _Run:
         if len(tokens) > request.tokens and request.abort_after is None:
             raise _too_long(request, len(tokens))
         if reason is None and len(tokens) >= request.params.max_tokens:
-            told = f'Request "{name}" has {len(tokens)} of {len(tokens)} tokens (max_tokens)'
-            raise Failure("INCORRECT_VALUE", f"{told}, but the step gave it no finish reason.")
+            told = f'Request "{name}" has {len(tokens)} of {len(tokens)} tokens (max_tokens), but no finish reason.'
+            raise Failure("INCORRECT_VALUE", told + miscounted(name, len(tokens), self.seen.received))
         if reason is not None:
             self.seen.reasons[name] = reason
             del self.live[name]

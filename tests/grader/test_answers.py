@@ -55,6 +55,14 @@ def test_the_first_wrong_token_in_time_is_told_and_the_pause_before_it() -> None
     assert after_pause("b", 1, received) == after_pause("c", 0, received) == after_pause("x", 3, received) == ""
 
 
+def test_a_pause_before_a_wrong_count_is_told() -> None:
+    received = {"a": [0, 1, 4, 5], "b": [1, 2, 3, 4]}
+    with pytest.raises(Failure, match="must end after 6") as caught:
+        expect_answers({**WANT, "a": ([1, 2, 3, 4], "length")}, WANT, received)
+    told = '"a" got no token in steps 2 to 3, as if it had been preempted: was a token lost there, or counted twice?'
+    assert caught.value.message.endswith(told)
+
+
 def test_completions_in_another_order_are_told() -> None:
     completions = [Completion([1] * count, None, "length") for count in (2, 5, 8)]
     expect_counts(completions, (2, 5, 8))

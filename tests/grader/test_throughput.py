@@ -218,7 +218,7 @@ def test_a_request_without_a_finish_reason_at_its_limit_is_told() -> None:
         def give(self, name: str) -> tuple[str, int, str | None]:
             return (*super().give(name)[:2], None)
 
-    with pytest.raises(Failure, match=r'Request "r0" has 2 of 2 tokens \(max_tokens\), but the step gave it no finish'):
+    with pytest.raises(Failure, match=r'Request "r0" has 2 of 2 tokens \(max_tokens\), but no finish reason'):
         drive(Forgets(), LLM, requests(2), 9)
 
 
