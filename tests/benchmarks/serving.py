@@ -23,6 +23,7 @@ import numpy as np
 
 from grader import KIT
 from grader.oracle.llama_shape import bench_model
+from tests.gpu.agreement import machine
 
 PROMPT, NEW = 128, 256
 BATCHES = (1, 32, 128)
@@ -56,7 +57,7 @@ class Bench:
         self.cuda = cuda
         self.params: Callable[..., Any] = SamplingParams
         self.rng = np.random.default_rng(0)
-        self.figures: dict[str, Any] = {"gpu": cuda.Context.get_device().name()}
+        self.figures: dict[str, Any] = {"machine": machine()}
 
     def prompts(self, count: int, lengths: int | tuple[int, int] = PROMPT) -> list[list[int]]:
         low, high = (lengths, lengths) if isinstance(lengths, int) else lengths
