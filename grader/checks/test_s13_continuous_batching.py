@@ -12,6 +12,8 @@ from numpy.random import Generator
 
 from grader.answers import expect_answers, read_completions
 from grader.checking import Sampling, Worker, check, expect_error, require
+from grader.checks.own_contexts import expect_own_contexts
+from grader.checks.own_numbers import expect_own_numbers
 from grader.checks.serving import (
     Meddler,
     ending,
@@ -35,7 +37,7 @@ FLAT: Mapping[str, Any] = {"temperature": 1e5, "max_tokens": 24, "ignore_eos": T
 
 
 @check("s13.1")
-def own_answers(worker: Worker, rng: Generator, shared_folder: Path) -> None:
+def own_answers(worker: Worker, rng: Generator, shared_folder: Path, tiny: ReferenceModel) -> None:
     """Each request gets its own answer: those that wait follow those that end, also the one in the middle."""
     model = scripted_model(rng, shared_folder)
     llm = new_llm(worker, model.folder, max_num_seqs=3, max_model_len=64)
@@ -46,6 +48,7 @@ def own_answers(worker: Worker, rng: Generator, shared_folder: Path) -> None:
         for i, (tokens, arrival) in enumerate(zip(lengths, arrivals, strict=True))
     ]
     serve_exactly(worker, llm, trace, model)
+    expect_own_contexts(worker, rng, tiny)
 
 
 @check("s13.2")
@@ -54,9 +57,9 @@ def ends(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     model = scripted_model(rng, shared_folder)
     llm = new_llm(worker, model.folder, max_num_seqs=SLOTS, max_model_len=40)
     trace = [
-        ending(f"{steps} to {eos}", model.prompt_for(rng, steps, 5, eos), steps, steps + 3)
+        ending(f"{steps} to {eos}, max_tokens {most}", model.prompt_for(rng, steps, length, eos), steps, most)
         for eos in model.config.eos_token_ids
-        for steps in (1, 4)
+        for steps, length, most in ((1, 5, 4), (4, 5, 7), (3, 5, 3), (2, 38, 99))  # also as the last that is allowed
     ]
     trace += [greedy(f"{tokens} tokens", model.prompt_for(rng, 2, 3), tokens) for tokens in (1, 2, 7)]
     serve_exactly(worker, llm, trace, model)
@@ -110,6 +113,7 @@ def bad_input(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     bad += [("r0", [5], good), ("r4", [5], good)]  # one that runs and one that waits
     bad += [("bad", [5], params) for params in (None, {"max_tokens": 3}, SamplingParams(max_tokens=0))]
     bad += [("bad", [5], Sampling(**fields)) for fields in ({"temperature": float("nan")}, {"top_p": 0.0})]
+    bad += [(name, [5], good) for name in (7, None)]  # an id is a str
     calls = [partial(expect_error, partial(add, *arguments), "ValueError") for arguments in bad]
     calls.append(partial(expect_error, partial(worker.call, llm.method("abort"), "bad"), "UnknownRequest"))
     trace = [greedy(f"r{i}", model.prompt(rng, 3 + i), tokens) for i, tokens in enumerate((30, 9, 12, 15, 20))]
@@ -128,6 +132,8 @@ def seeds(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     require(
         len({tuple(tokens) for tokens, _ in alone.values()}) == 4, "Requests with different seeds got the same tokens."
     )
+    for request in requests:
+        expect_own_numbers(worker, model, request, alone[request.id][0])
     others = [greedy(f"o{i}", model.prompt(rng, 9), 5) for i in range(4)]
     mixed = [request for pair in zip(others, requests[::-1], strict=True) for request in pair]
     together = drive(worker, llm, mixed, 1024).answers

@@ -5,6 +5,7 @@ from functools import partial
 import hypothesis.strategies as st
 
 from grader.checking import Worker, check, expect_error, property_check, require
+from grader.checks.block_calls import CALLS, Call
 from grader.checks.managed_blocks import ManagedBlocks
 
 BOUNDARIES = (1, 15, 16, 17, 0, 31, 32, 33)
@@ -24,13 +25,13 @@ def allocation(worker: Worker) -> None:
 @check("s14.2")
 def growth(worker: Worker) -> None:
     """append takes a further block exactly when the last one is full, however many tokens come at once."""
-    blocks = ManagedBlocks(worker, 12, 16)
+    blocks = ManagedBlocks(worker, 30, 16)
     blocks.allocate(4, 0)
     blocks.allocate(9, 14)
     for _ in range(35):
         blocks.append(4, 1)
         blocks.append(9, 1)
-    for count in (0, 15, 1, 0, 16, 17, 13):
+    for count in (0, 15, 1, 0, 16, 17, 13, 40, 48, 18, 97):
         blocks.append(4, count)
     blocks.append(9, 0)
     blocks.call("append", 9)
@@ -117,24 +118,14 @@ def slots(worker: Worker) -> None:
     blocks.expect_slots(7, 0)
 
 
-SEQUENCES = st.integers(0, 2)
-OPERATIONS = st.one_of(
-    st.tuples(st.just("allocate"), SEQUENCES, st.integers(0, 20)),
-    st.tuples(st.just("append"), SEQUENCES, st.integers(0, 9)),
-    st.tuples(st.just("free"), SEQUENCES),
-)
-
-
 @check("s14.7")
 @property_check(
     examples=60,
     num_blocks=st.integers(1, 20),
     block_size=st.integers(1, 5),
-    operations=st.lists(OPERATIONS, min_size=4, max_size=30),
+    operations=CALLS,
 )
-def property_of_operations(
-    worker: Worker, num_blocks: int, block_size: int, operations: list[tuple[str, int] | tuple[str, int, int]]
-) -> None:
+def property_of_operations(worker: Worker, num_blocks: int, block_size: int, operations: list[Call]) -> None:
     """After any calls free and used blocks are all blocks, none is in two tables, and refused calls change nothing."""
     blocks = ManagedBlocks(worker, num_blocks, block_size)
     for method, *arguments in operations:

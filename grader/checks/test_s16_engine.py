@@ -8,11 +8,12 @@ from typing import Any
 from numpy.random import Generator
 
 from grader.checking import Worker, check, expect_error, require
+from grader.checks.pool_use import expect_pool_held
 from grader.checks.serving import excerpt, expect_stats, greedy, new_llm, serve_exactly, serve_greedily
 from grader.given.requests import SamplingParams
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import scripted_model
-from grader.throughput import drive
+from grader.throughput import drive, expect_running
 from grader.trace import Request
 
 FLAT: Mapping[str, Any] = {"temperature": 1e5, "ignore_eos": True}
@@ -40,7 +41,8 @@ def short_of_blocks(worker: Worker, rng: Generator, shared_folder: Path) -> None
     trace = [greedy(f"r{i}", model.prompt(rng, n), tokens) for i, (n, tokens) in enumerate(lengths)]
     for options in (LARGE, SMALL, {**SMALL, "num_blocks": 40, "block_size": 4}):
         llm = new_llm(worker, model.folder, **options)
-        serve_exactly(worker, llm, trace, model)
+        seen = serve_exactly(worker, llm, trace, model)
+        expect_pool_held(seen, trace, options["num_blocks"], options.get("block_size", 16))
         expect_stats(worker, llm, free_blocks=options["num_blocks"], total_blocks=options["num_blocks"])
 
 
@@ -80,18 +82,21 @@ def nothing_is_lost(worker: Worker, rng: Generator, shared_folder: Path) -> None
         serve_exactly(worker, llm, [greedy("alone", model.prompt(rng, 20), 5, abort_after=count)], model)
         expect_stats(worker, llm, running=0, waiting=0, free_blocks=8, total_blocks=8)
     whole = greedy("whole", model.prompt(rng, 100), 28)
+    short = [greedy(f"short {i}", model.prompt(rng, 3), 12) for i in range(6)]
     for length in (128, 129, 400):
         params = SamplingParams(max_tokens=1)
         too_large = Request("too large", tuple(model.prompt(rng, length)), params, 0, 2, error="RequestTooLong")
         trace = [
-            greedy(f"r{i}", model.prompt(rng, 1 + 4 * i), 40, abort_after=count)
-            for i, count in enumerate((None, 25, 3, None, 0, 30, None, 1, 39))
+            greedy(f"r{i}", model.prompt(rng, 1 + 4 * i), 60, abort_after=count)
+            for i, count in enumerate((None, 45, 3, None, 0, 30, None, 1, 39))
         ]
         seen = serve_exactly(worker, llm, [*trace[:5], too_large, *_later(trace[5:], 2)], model)
         require(len(seen.aborted) == 6, f"{len(seen.aborted)} requests were aborted; 6 must be.")
         expect_error(partial(worker.call, llm.method("abort"), "r1"), "UnknownRequest")
         expect_stats(worker, llm, running=0, waiting=0, free_blocks=8, total_blocks=8)
         serve_exactly(worker, llm, [whole], model)
+        seen = serve_exactly(worker, llm, short, model)
+        expect_running(seen, 4, "max_num_seqs is 4 and each of these has one block: give back every sequence number")
     answer = drive(worker, llm, [greedy("full", model.prompt(rng, 120), 99)], 1024).answers["full"]
     require(len(answer[0]) == 8 and answer[1] == "length", f"A pool of 128 tokens was filled: {answer}.")
 

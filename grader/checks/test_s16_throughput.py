@@ -8,6 +8,7 @@ from numpy.random import Generator
 from grader.checking import Band, Worker, check
 from grader.checks.engine_work import activation_bytes, decode_work, linear_bytes, live_bytes
 from grader.checks.memory_cap import CAP_ROWS, KV_ROWS, MODEL_LEN, crowded_trace, device_cap, kv_bytes
+from grader.checks.pool_use import expect_pool_held
 from grader.checks.serving import greedy, new_llm, serve_exactly
 from grader.checks.shared_passes import serve_in_passes
 from grader.oracle.references import ReferenceModel
@@ -85,6 +86,7 @@ def under_pressure(emulator: Worker, rng: Generator, shared_folder: Path, expect
     llm = new_llm(emulator, model.folder, max_num_seqs=8, max_model_len=128, num_blocks=16)
     trace = [greedy(f"r{i}", model.prompt(rng, 1 + i % 30), int(rng.integers(20, 60))) for i in range(24)]
     seen = serve_in_passes(emulator, llm, model.config, partial(serve_exactly, trace=trace, model=model))
+    expect_pool_held(seen, trace, 16)
     expect_decode_steps(seen, trace, 3)
     expect_other_steps(seen)
     expect_band("s16", 0.5)

@@ -44,6 +44,8 @@ class LLM:
         self.waiting, self.running, self.steps = [], [], 0
 
     def add_request(self, request_id, prompt, sampling_params):
+        if not isinstance(request_id, str):
+            raise ValueError(f"{request_id!r} is no name")
         if any(request.name == request_id for request in self.waiting + self.running):
             raise ValueError(f"{request_id} is there already")
         self.waiting.append(self.checked(request_id, prompt, sampling_params))
