@@ -20,4 +20,4 @@ def expect_own_contexts(worker: Worker, rng: Generator, tiny: ReferenceModel) ->
     seen = drive(worker, llm, trace, tiny.config.vocab_size)
     expect_lengths(seen, trace)
     for request in trace:
-        expect_stream(tiny.oracle, request.prompt, seen.tokens[request.id], f"the answer to {request.id}")
+        expect_stream(tiny.oracle, request.prompt, seen.tokens[request.id], f'the answer to "{request.id}"')
