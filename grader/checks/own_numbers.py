@@ -21,7 +21,7 @@ def expect_own_numbers(worker: Worker, model: ScriptedModel, request: Request, t
     for index, (current, token) in enumerate(zip([request.prompt[-1], *tokens[:-1]], tokens, strict=True)):
         drawn = worker.call("sampling.sample", head @ states[current], request.params, generator)
         told = (
-            f'Token {index} of "{request.id}" is {token}. With these logits, draw number {index + 1} of your sample from '
+            f'Token {index} of "{request.id}" is {token}. With these logits, draw {index + 1} of your sample from '
             f"numpy.random.default_rng({request.params.seed}) is {drawn}: a request has one generator, made once, and "
             "each of its tokens takes one draw."
         )
