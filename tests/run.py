@@ -50,7 +50,7 @@ SUITES = (
     Suite("server", 60, ("tests/serving",)),
     Suite("emulator", 120, ("tests/emulator",)),
     Suite("solutions", 180, ("tests/kit/test_solutions.py", "tests/kit/test_starter.py", "tests/kit/test_nvcc.py")),
-    Suite("alternatives", 90, ("tests/kit/test_alternatives.py",)),
+    Suite("alternatives", 150, ("tests/kit/test_alternatives.py",)),
     Suite("mutants", 120, ("tests/kit/test_mutants.py",)),
     Suite("attacks", 90, ("tests/kit/test_attacks.py",)),
     Suite("release", 30, ("tests/kit/test_release.py",)),

@@ -44,4 +44,5 @@ def test_a_forward_pass_without_kernels_scores_nothing(product: str, cause: str,
     host_checks = {check.id for check in load_manifest().stage("s08").checks if "s08.2" in check.needs}
     assert {id for id, verdict in verdicts(results).items() if verdict == "PASSED"}.isdisjoint(host_checks)
     messages = [c["message"] for s in results["stages"] for c in s["checks"] if c["id"] in host_checks]
-    assert all(cause in message for message in messages)
+    assert all(cause in message or "none by linear" in message for message in messages)  # s08.6 sees no product at all
+    assert sum(cause in message for message in messages) >= len(messages) - 1
