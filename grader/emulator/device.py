@@ -250,7 +250,7 @@ class Device:
             if is_counted:
                 self.observation.add_empty_kernel(kernel, grid, block, kernels.plain.num_pointers(kernel))
             return
-        build = kernels.counted() if is_counted else kernels.plain
+        build = kernels.instrumented() if is_counted else kernels.plain
         launch = Launch.from_buffer_copy(build.launches[kernel])
         launch.grid[:], launch.block[:] = grid, block
         launch.dynamic_shared, launch.order_seed = shared, self.order_seed
@@ -277,9 +277,9 @@ class Device:
         launch.memory = Range(self.arena.base, self.arena.base + self.arena.size)
         launch.pointed_into = (Range * len(pointers))(*(Range(begin, begin + size) for begin, size in allocations))
         launch.num_pointers = len(pointers)
-        kernels.plain.copy_globals(kernels.counted())
+        kernels.plain.copy_globals(kernels.instrumented())
         self._run(launch, arguments)
-        kernels.counted().copy_globals(kernels.plain)
+        kernels.instrumented().copy_globals(kernels.plain)
         if not launch.error:
             self.observation.add_kernel(launch.name.decode(), counters, len(pointers))
 
@@ -330,7 +330,7 @@ class Device:
         self.arena.peak = self.arena.used
         self.repeated.clear()
         for kernels in self.modules.values() if counted and not self.empty else ():
-            kernels.counted()  # now, and not in the time of the work that is observed
+            kernels.instrumented()  # now, and not in the time of the work that is observed
 
     # The client's requests
 

@@ -194,21 +194,21 @@ def _loaded(module: Module) -> ctypes.CDLL:
 
 
 class Kernels:
-    """One compiled source in its two builds; the counted one is made when it is first wanted."""
+    """One compiled source in its two builds; the instrumented one is made when it is first wanted."""
 
     def __init__(self, source: str, options: list[str], include_dirs: list[str]) -> None:
         """Raises CompileError, also when a function is called that nobody defines."""
         self._source = (source, options, include_dirs)
-        self.plain = self._build(counted=False)
-        self._counted: LoadedModule | None = None
+        self.plain = self._build(instrumented=False)
+        self._instrumented: LoadedModule | None = None
 
-    def counted(self) -> LoadedModule:
-        if self._counted is None:
-            self._counted = self._build(counted=True)
-        return self._counted
+    def instrumented(self) -> LoadedModule:
+        if self._instrumented is None:
+            self._instrumented = self._build(instrumented=True)
+        return self._instrumented
 
-    def _build(self, *, counted: bool) -> LoadedModule:
-        module = compile_module(*self._source, counted=counted)
+    def _build(self, *, instrumented: bool) -> LoadedModule:
+        module = compile_module(*self._source, instrumented=instrumented)
         try:
             return LoadedModule(module)
         except OSError as missing:

@@ -43,12 +43,12 @@ _KERNEL = (
     "-include",
     "cuda_runtime.h",
 )
-_COUNTED = ("-O1", "-fsanitize=thread", "-DPAGEDLAB_COUNTED")
+_INSTRUMENTED = ("-O1", "-fsanitize=thread", "-DPAGEDLAB_INSTRUMENTED")
 _GCC = ("-fno-gnu-unique",)
-_GCC_COUNTED = (
+_GCC_INSTRUMENTED = (
     "-fno-tree-sra", "--param", "tsan-instrument-func-entry-exit=0", "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset",
 )  # fmt: skip
-_CLANG_COUNTED = ("-mllvm", "-tsan-instrument-read-before-write=1", "-mllvm", "-tsan-instrument-func-entry-exit=0")
+_CLANG_INSTRUMENTED = ("-mllvm", "-tsan-instrument-read-before-write=1", "-mllvm", "-tsan-instrument-func-entry-exit=0")
 _NVCC_ONLY = re.compile(
     r"-O[0-3]|-g|-G|-w|-m64|-?-lineinfo|-?-use_fast_math|-?-fmad.*|-?-restrict|-rdc.*|-?-arch.*|-?-gpu-.*|-?-generate-code.*|"
     r"-gencode.*|-Xptxas.*|-Xcompiler.*|--ptxas-options.*|-?-maxrregcount.*|-?-expt-.*|-?-extended-lambda"
@@ -149,12 +149,12 @@ def runtime_library() -> Path:
     return path
 
 
-def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[str], *, counted: bool) -> Module:
-    """The module of one CUDA C source, from the cache where it is there; `counted` with hooks at every memory access.
+def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[str], *, instrumented: bool) -> Module:
+    """The module of one CUDA C source, from the cache where it is there; `instrumented` with hooks at every memory access.
 
     Raises CompileError.
     """
-    command = [compiler(), *_flags(counted), *_compiler_options(options), *(f"-I{folder}" for folder in include_dirs)]
+    command = [compiler(), *_flags(instrumented), *_compiler_options(options), *(f"-I{folder}" for folder in include_dirs)]
     if not source.lstrip().startswith("#line"):
         source = f'#line 1 "kernel.cu"\n{source}'
     try:
@@ -183,11 +183,11 @@ def _known(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def _flags(counted: bool) -> list[str]:
+def _flags(instrumented: bool) -> list[str]:
     flags = [*_COMMON, *_machine_flags(), *_KERNEL]
     if "clang" not in _version():
-        return [*flags, *_GCC, *((*_COUNTED, *_GCC_COUNTED) if counted else ())]
-    return [*flags, *((*_COUNTED, *_CLANG_COUNTED) if counted else ())]
+        return [*flags, *_GCC, *((*_INSTRUMENTED, *_GCC_INSTRUMENTED) if instrumented else ())]
+    return [*flags, *((*_INSTRUMENTED, *_CLANG_INSTRUMENTED) if instrumented else ())]
 
 
 def _compiler_options(options: Sequence[str]) -> list[str]:

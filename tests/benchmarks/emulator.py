@@ -138,7 +138,7 @@ class Bench:
         self.runtime = runtime
         self.arena = arena
         self.plain = plain
-        self.module = LoadedModule(compile_module(KERNELS, [], [], counted=False))
+        self.module = LoadedModule(compile_module(KERNELS, [], [], instrumented=False))
 
     def filled(self, count: int, element: bytes) -> int:
         address = self.arena.allocate(count * len(element))
@@ -187,10 +187,10 @@ class Bench:
 
     def compiling(self) -> None:
         start = time.perf_counter()
-        compile_module(f"// {start}\n{KERNELS}", [], [], counted=False)
+        compile_module(f"// {start}\n{KERNELS}", [], [], instrumented=False)
         first = time.perf_counter() - start
         start = time.perf_counter()
-        LoadedModule(compile_module(KERNELS, [], [], counted=False))
+        LoadedModule(compile_module(KERNELS, [], [], instrumented=False))
         print(f"compiling three kernels: {first:.2f} s; from the cache: {(time.perf_counter() - start) * 1e3:.1f} ms")
 
 

@@ -30,13 +30,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def build(source: str, *options: str, counted: bool = False) -> toolchain.Module:
-    return compile_module(source, list(options), [], counted=counted)
+def build(source: str, *options: str, instrumented: bool = False) -> toolchain.Module:
+    return compile_module(source, list(options), [], instrumented=instrumented)
 
 
 def test_a_stub_compiles_in_both_builds(cache: Path) -> None:
-    for counted in (False, True):
-        module = build(STUB, "-std=c++17", "-DNOT_IMPLEMENTED(id)=", counted=counted)
+    for instrumented in (False, True):
+        module = build(STUB, "-std=c++17", "-DNOT_IMPLEMENTED(id)=", instrumented=instrumented)
         assert module.kernels == ["rmsnorm"]
         assert module.log == ""
 
@@ -174,16 +174,16 @@ def test_a_changed_header_is_seen(cache: Path, tmp_path: Path) -> None:
     header = tmp_path / "constants.h"
     source = '#include "constants.h"\nextern "C" __global__ void f(int* out) { *out = VALUE; }\n'
     header.write_text("#define VALUE 1\n")
-    first = compile_module(source, [], [str(tmp_path)], counted=False)
-    assert compile_module(source, [], [str(tmp_path)], counted=False).cached
+    first = compile_module(source, [], [str(tmp_path)], instrumented=False)
+    assert compile_module(source, [], [str(tmp_path)], instrumented=False).cached
     header.write_text("#define VALUE 2\n")
-    assert compile_module(source, [], [str(tmp_path)], counted=False).path != first.path
+    assert compile_module(source, [], [str(tmp_path)], instrumented=False).path != first.path
 
 
 def test_processes_share_a_cache(tmp_path: Path) -> None:
     program = (
         "import json, sys\nfrom grader.emulator.toolchain import compile_module\n"
-        "module = compile_module(sys.argv[1], ['-DNOT_IMPLEMENTED(id)='], [], counted=False)\n"
+        "module = compile_module(sys.argv[1], ['-DNOT_IMPLEMENTED(id)='], [], instrumented=False)\n"
         "print(json.dumps([str(module.path), module.path.stat().st_size]))"
     )
     environment = os.environ | {"PAGEDLAB_CACHE": str(tmp_path)}
@@ -211,7 +211,7 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_counted_build_keeps_vectors_whole(cache: Path) -> None:
     """The compiler must not split a float4 into four accesses: counters and checks depend on it."""
-    module = build('extern "C" __global__ void f(float4* x) { float4 v = x[1]; v.x += v.w; x[0] = v; }', counted=True)
+    module = build('extern "C" __global__ void f(float4* x) { float4 v = x[1]; v.x += v.w; x[0] = v; }', instrumented=True)
     hooks = subprocess.run(["nm", "-u", str(module.path)], capture_output=True, text=True, check=True).stdout
     assert "__tsan_read16" in hooks
     assert "__tsan_read4" not in hooks

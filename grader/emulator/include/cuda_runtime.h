@@ -13,8 +13,8 @@
 #include <utility>
 
 // g++ counts no access that is itself an argument or a result of a call, as in f(vectors[i]) and vectors[i] = f():
-// a counted kernel becomes one function, in which there are no calls.
-#ifdef PAGEDLAB_COUNTED
+// an instrumented kernel becomes one function, in which there are no calls.
+#ifdef PAGEDLAB_INSTRUMENTED
 #define __global__ __attribute__((flatten))
 #define __noinline__
 #define noinline

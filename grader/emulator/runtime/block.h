@@ -53,9 +53,9 @@ class Block {
     uint64_t collective(unsigned mask, uint64_t bits, int operation, int line);
     unsigned active_mask() const { return warps_[current_ / WARP].alive; }
 
-    // Notes an access of the running thread when it is one to global memory.
-    void record(const void* address, size_t bytes, bool is_store, const void* instruction) {
-        if (launch_->memory.holds(address)) recorder_->add(current_, address, bytes, is_store, instruction);
+    // An access of the running thread, in an instrumented kernel.
+    void access(const void* address, size_t bytes, AccessKind kind, const void* instruction) {
+        if (launch_->counters != nullptr) recorder_->add(current_, address, bytes, kind, instruction);
     }
 
     // Ends the launch with an error at the running thread, which never goes on.

@@ -1,25 +1,25 @@
-// What -fsanitize=thread calls at every memory access of a counted module. Its own runtime is never linked.
+// What -fsanitize=thread calls at every memory access of a instrumented module. Its own runtime is never linked.
 #include <cstring>
 
 #include "block.h"
 
 using pagedlab::running_block;
 
-#define RECORD(address, bytes, is_store) \
-    running_block->record(address, bytes, is_store, __builtin_return_address(0))
-// Both names, since a module knows of some accesses that they are aligned.
+#define ACCESS(address, bytes, kind) \
+    running_block->access(address, bytes, pagedlab::kind, __builtin_return_address(0))
+// The unaligned ones are of addresses whose alignment the type does not promise.
 #define HOOKS(bytes)                                         \
     void __tsan_read##bytes(const void* address) {           \
-        RECORD(address, bytes, false);                       \
-    }                                                        \
-    void __tsan_unaligned_read##bytes(const void* address) { \
-        RECORD(address, bytes, false);                       \
+        ACCESS(address, bytes, LOAD);                        \
     }                                                        \
     void __tsan_write##bytes(void* address) {                \
-        RECORD(address, bytes, true);                        \
+        ACCESS(address, bytes, STORE);                       \
+    }                                                        \
+    void __tsan_unaligned_read##bytes(const void* address) { \
+        ACCESS(address, bytes, UNALIGNED_LOAD);              \
     }                                                        \
     void __tsan_unaligned_write##bytes(void* address) {      \
-        RECORD(address, bytes, true);                        \
+        ACCESS(address, bytes, UNALIGNED_STORE);             \
     }
 #define NOTHING(name, arguments) \
     void __tsan_##name arguments {}
@@ -45,20 +45,20 @@ NOTHING(vptr_update, (void**, void*))
 NOTHING(vptr_read, (void**))
 
 void __tsan_read_range(const void* address, size_t bytes) {
-    RECORD(address, bytes, false);
+    ACCESS(address, bytes, UNALIGNED_LOAD);
 }
 void __tsan_write_range(void* address, size_t bytes) {
-    RECORD(address, bytes, true);
+    ACCESS(address, bytes, UNALIGNED_STORE);
 }
 
 // clang's names for copies.
 void* __tsan_memcpy(void* target, const void* source, size_t bytes) {
-    RECORD(source, bytes, false);
-    RECORD(target, bytes, true);
+    ACCESS(source, bytes, UNALIGNED_LOAD);
+    ACCESS(target, bytes, UNALIGNED_STORE);
     return memmove(target, source, bytes);
 }
 void* __tsan_memset(void* target, int value, size_t bytes) {
-    RECORD(target, bytes, true);
+    ACCESS(target, bytes, UNALIGNED_STORE);
     return memset(target, value, bytes);
 }
 #ifdef __linux__
@@ -68,9 +68,8 @@ void* __wrap_memmove(void*, const void*, size_t) __attribute__((alias("__tsan_me
 void* __wrap_memset(void*, int, size_t) __attribute__((alias("__tsan_memset")));
 #endif
 
-void pagedlab_count_atomic(const void* address, size_t bytes) {
-    RECORD(address, bytes, false);
-    RECORD(address, bytes, true);
+void pagedlab_atomic(const void* address, size_t bytes) {
+    ACCESS(address, bytes, ATOMIC);
 }
 
 bool pagedlab_compare_exchange(void* word, void* expected, const void* desired, size_t bytes) {

@@ -22,8 +22,15 @@ void Recorder::begin(Launch& launch, unsigned num_threads) {
     last_argument_ = 0;
 }
 
-void Recorder::add(unsigned thread, const void* address, size_t bytes, bool is_store,
+void Recorder::add(unsigned thread, const void* address, size_t bytes, AccessKind kind,
                    const void* instruction) {
+    if (!launch_->memory.holds(address)) return;
+    if (is_load(kind) || kind == ATOMIC) add_request(thread, address, bytes, false, instruction);
+    if (!is_load(kind)) add_request(thread, address, bytes, true, instruction);
+}
+
+void Recorder::add_request(unsigned thread, const void* address, size_t bytes, bool is_store,
+                           const void* instruction) {
     // An atomic reads and writes at one instruction: two sites.
     const char* site = static_cast<const char*>(instruction) + is_store;
     const auto [entry, is_new] = sites_.try_emplace(site, static_cast<unsigned>(site_stores_.size()));

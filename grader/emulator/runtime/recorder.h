@@ -12,14 +12,17 @@ class Recorder {
   public:
     void begin(Launch& launch, unsigned num_threads);
 
-    // One access of a thread, by one instruction of the kernel.
-    void add(unsigned thread, const void* address, size_t bytes, bool is_store, const void* instruction);
+    // One access of a thread, by one instruction of the kernel; only those to global memory count.
+    void add(unsigned thread, const void* address, size_t bytes, AccessKind kind, const void* instruction);
     // The warp's lanes have met: their accesses from here on belong to new requests.
     void end_requests(unsigned warp);
     // Adds the block's counts to its launch's.
     void finish(uint64_t barriers, uint64_t shuffles);
 
   private:
+    void add_request(unsigned thread, const void* address, size_t bytes, bool is_store,
+                     const void* instruction);
+
     struct Access {
         uintptr_t address;
         unsigned site, occurrence;  // how often this lane was at the site since the lanes last met

@@ -21,6 +21,13 @@ enum ErrorCode {
 
 constexpr unsigned MAX_ARGUMENTS = 64;
 
+// What an instrumented kernel does to memory. UNALIGNED: of an address that need not be a multiple of the size.
+enum AccessKind { LOAD, STORE, UNALIGNED_LOAD, UNALIGNED_STORE, ATOMIC };
+
+inline bool is_load(AccessKind kind) {
+    return kind == LOAD || kind == UNALIGNED_LOAD;
+}
+
 // Of one launch: the fields of grader.counters.Counters. Pairs are of loads and stores; `arguments` has one for
 // each pointer argument.
 struct Counters {

@@ -51,7 +51,7 @@ unsigned long long pagedlab_shuffle(unsigned mask, unsigned long long bits, int 
                                     int width, int line);
 unsigned long long pagedlab_collective(unsigned mask, unsigned long long bits, int operation, int line);
 unsigned pagedlab_active_mask();
-void pagedlab_count_atomic(const void* address, unsigned long bytes);
+void pagedlab_atomic(const void* address, unsigned long bytes);
 bool pagedlab_compare_exchange(void* word, void* expected, const void* desired, unsigned long bytes);
 [[noreturn]] void pagedlab_trap(int line);
 [[noreturn]] void pagedlab_assert_failed(const char* expression, const char* file, int line);

@@ -31,11 +31,11 @@ template <size_t Bytes>
 using Word = std::conditional_t<Bytes == 2, unsigned short,
                                 std::conditional_t<Bytes == 4, unsigned, unsigned long long>>;
 
-// Whether *word was `expected` and is now `desired`; else `expected` becomes what it is. In a counted module the
+// Whether *word was `expected` and is now `desired`; else `expected` becomes what it is. In an instrumented module the
 // runtime does it: there, the compiler would call a hook that has no other use.
 template <class Bits>
 inline bool exchanged(Bits* word, Bits& expected, Bits desired) {
-#ifdef PAGEDLAB_COUNTED
+#ifdef PAGEDLAB_INSTRUMENTED
     return pagedlab_compare_exchange(word, &expected, &desired, sizeof(Bits));
 #else
     return __atomic_compare_exchange_n(word, &expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
@@ -46,8 +46,8 @@ inline bool exchanged(Bits* word, Bits& expected, Bits desired) {
 template <class T, class Change>
 inline T update(T* address, Change change) {
     using Bits = Word<sizeof(T)>;
-#ifdef PAGEDLAB_COUNTED
-    pagedlab_count_atomic(address, sizeof(T));
+#ifdef PAGEDLAB_INSTRUMENTED
+    pagedlab_atomic(address, sizeof(T));
 #endif
     Bits old = 0, next;
     T before, after;

@@ -1,9 +1,9 @@
 // Vector types (float4, int2 …) with their make_ functions, and dim3.
 #pragma once
 
-// In counted modules a vector of 16 bytes is one access, as on a GPU. clang would make four of it, were the copy not
+// In instrumented modules a vector of 16 bytes is one access, as on a GPU. clang would make four of it, were the copy not
 // written out; g++ is told by an option.
-#if defined(__clang__) && defined(PAGEDLAB_COUNTED)
+#if defined(__clang__) && defined(PAGEDLAB_INSTRUMENTED)
 #define PAGEDLAB_WHOLE(T, type)                                                       \
     T() = default;                                                                    \
     constexpr T(type x, type y, type z, type w) : x(x), y(y), z(z), w(w) {}           \
