@@ -17,6 +17,7 @@ import time
 from typing import Any
 
 from grader import KIT
+from grader.emulator.toolchain import remove_unfinished
 from grader.framing import ProtocolError, receive_frame, send_frame
 
 ARENA_BYTES = 256 << 30  # address space of the device, sparse; its memory is `capacity`
@@ -100,7 +101,7 @@ class DeviceProcess:
     An owner that uses the device itself speaks on `channel`; `arena` is the file that holds the device's memory.
     """
 
-    def __init__(self, cores: int, capacity: int, inherit_output: bool) -> None:
+    def __init__(self, cores: int, capacity: int, inherit_output: bool, debug: bool) -> None:
         self.arena_bytes = ARENA_BYTES
         self.arena = _sparse_file(ARENA_BYTES)
         self.channel, client_end = socket.socketpair()
@@ -109,11 +110,12 @@ class DeviceProcess:
         self._printed = b""
         inherited = [client_end.fileno(), control_end.fileno(), self.arena]
         arguments = map(str, [*inherited, ARENA_BYTES, capacity, cores])
+        passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         with client_end, control_end:
             self.process = subprocess.Popen(
                 [sys.executable, "-E", "-s", "-B", "-m", "grader.emulator.device", *arguments],
                 cwd=KIT,
-                env={name: os.environ[name] for name in PASSED_ON if name in os.environ} | {"LC_ALL": "C.UTF-8"},
+                env=passed_on | {"LC_ALL": "C.UTF-8", "PAGEDLAB_DEBUG_KERNELS": str(int(debug))},
                 stdin=subprocess.DEVNULL,
                 stdout=None if inherit_output else subprocess.PIPE,
                 stderr=None if inherit_output else subprocess.STDOUT,
@@ -142,6 +144,7 @@ class DeviceProcess:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+            remove_unfinished(self.process.pid)
         self.channel.close()
         self.control.close()
         if self.arena >= 0:
@@ -162,14 +165,17 @@ class DeviceProcess:
                 self._printed = (self._printed + chunk)[-KEPT_OUTPUT:]
 
 
-def start_device(cores: int | None = None, capacity: int = CAPACITY, *, inherit_output: bool = False) -> DeviceProcess:
+def start_device(
+    cores: int | None = None, capacity: int = CAPACITY, *, inherit_output: bool = False, debug: bool = False
+) -> DeviceProcess:
     """Start an emulated GPU that runs blocks on `cores` threads (None: one a usable core, MAX_CORES at most).
 
     `capacity` is its memory in bytes, which costs nothing until it is used. What kernels print is kept for `printed`,
-    or with `inherit_output` goes where this process prints. Raises OSError when no process can be started.
+    or with `inherit_output` goes where this process prints. With `debug` a debugger may attach to the process and finds
+    kernels as they were written. Raises OSError when no process can be started.
     """
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return DeviceProcess(cores or min(usable, MAX_CORES), capacity, inherit_output)
+    return DeviceProcess(cores or min(usable, MAX_CORES), capacity, inherit_output, debug)
 
 
 def _sparse_file(size: int) -> int:

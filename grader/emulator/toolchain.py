@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,8 @@ FOLDER = Path(__file__).resolve().parent
 HEADERS = FOLDER / "include"
 RUNTIME = FOLDER / "runtime"
 CACHE = Path(os.environ.get("PAGEDLAB_CACHE") or FOLDER.parent.parent / ".cache" / "emulator")
+DEBUG = os.environ.get("PAGEDLAB_DEBUG_KERNELS") == "1"
+"""Whether plain builds are made for a debugger: with its tables, not optimised, their sources kept beside them."""
 COMPILE_SECONDS = 60
 MAX_STATIC_SHARED = 48 * 1024
 
@@ -43,6 +46,7 @@ _KERNEL = (
     "-include",
     "cuda_runtime.h",
 )
+_DEBUGGED = ("-O0", "-g3")
 _INSTRUMENTED = ("-O1", "-fsanitize=thread", "-DPAGEDLAB_INSTRUMENTED")
 _GCC = ("-fno-gnu-unique",)
 _GCC_INSTRUMENTED = (
@@ -154,7 +158,12 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
 
     Raises CompileError.
     """
-    command = [compiler(), *_flags(instrumented), *_compiler_options(options), *(f"-I{folder}" for folder in include_dirs)]
+    command = [
+        compiler(),
+        *_flags(instrumented),
+        *_compiler_options(options),
+        *(f"-I{folder}" for folder in include_dirs),
+    ]
     if not source.lstrip().startswith("#line"):
         source = f'#line 1 "kernel.cu"\n{source}'
     try:
@@ -166,12 +175,23 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
     facts = _known(path)
     cached = facts is not None
     if facts is None:
-        log = _compile([*command, "-x", "c++", "-"], text, path)
+        kept = _kept_source(path.with_suffix(""), source) if DEBUG else ()
+        log = _compile([*command, *kept, "-x", "c++", "-"], text, path)
         facts = {"log": log, "kernels": list(kernels), **_symbols(path, kernels)}
         _refuse_large_shared(facts["shared"], command)
         with _written(path.with_suffix(".json")) as temporary:
             temporary.write_text(json.dumps({**facts, "size": path.stat().st_size}))
     return Module(path=path, command=command, cached=cached, **facts)
+
+
+def _kept_source(folder: Path, source: str) -> tuple[str, ...]:
+    """Write the text of a source that has no file of its own, and let the debugger's tables name that file."""
+    _, found, text = source.partition('#line 1 "kernel.cu"\n')
+    if not found:
+        return ()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "kernel.cu").write_text(text, encoding="utf-8")
+    return (f"-fdebug-prefix-map=kernel.cu={folder / 'kernel.cu'}",)
 
 
 def _known(path: Path) -> dict[str, Any] | None:
@@ -184,7 +204,7 @@ def _known(path: Path) -> dict[str, Any] | None:
 
 
 def _flags(instrumented: bool) -> list[str]:
-    flags = [*_COMMON, *_machine_flags(), *_KERNEL]
+    flags = [*_COMMON, *_machine_flags(), *_KERNEL, *(_DEBUGGED if DEBUG and not instrumented else ())]
     if "clang" not in _version():
         return [*flags, *_GCC, *((*_INSTRUMENTED, *_GCC_INSTRUMENTED) if instrumented else ())]
     return [*flags, *((*_INSTRUMENTED, *_CLANG_INSTRUMENTED) if instrumented else ())]
@@ -214,7 +234,7 @@ def _compile(command: Sequence[str], text: str, path: Path) -> str:
                 input=text.encode(),
                 capture_output=True,
                 timeout=COMPILE_SECONDS,
-                env={**os.environ, "LC_ALL": "C"},
+                env={**os.environ, "LC_ALL": "C", "TMPDIR": str(temporary.parent)},
             )
         except subprocess.TimeoutExpired:
             raise CompileError(f"the compiler did not end within {COMPILE_SECONDS} s\n", command) from None
@@ -226,15 +246,21 @@ def _compile(command: Sequence[str], text: str, path: Path) -> str:
 
 @contextlib.contextmanager
 def _written(path: Path) -> Iterator[Path]:
-    """A temporary file that becomes `path` when all went well."""
+    """A file in a folder of its own that becomes `path` when all went well."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=CACHE)
-    os.close(handle)
-    try:
-        yield Path(name)
-        os.replace(name, path)
-    finally:
-        Path(name).unlink(missing_ok=True)
+    for folder in CACHE.glob("unfinished-*"):  # of processes that were killed, their owners too
+        with contextlib.suppress(OSError):
+            if time.time() - folder.stat().st_mtime > 10 * COMPILE_SECONDS:
+                shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix=f"unfinished-{os.getpid()}-") as own:
+        yield Path(own, path.name)
+        os.replace(Path(own, path.name), path)
+
+
+def remove_unfinished(process: int) -> None:
+    """Remove what a process that was killed left of a compilation."""
+    for folder in CACHE.glob(f"unfinished-{process}-*"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _symbols(path: Path, kernels: Sequence[str]) -> dict[str, Any]:
