@@ -7,6 +7,7 @@ this process, which alone can turn checks on and read their reports; on request 
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import textwrap
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from grader import UsageError
 from grader.emulator.launcher import DeviceError, DeviceProcess, start_device
 from grader.emulator.toolchain import CompileError, compiler
-from grader.interrupts import interruptible
 from grader.report.text import clean
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ def add_run(commands: "Subparsers", seed: Callable[[str], int]) -> None:
     """Add the command; `seed` reads the option of that name."""
     parser = commands.add_parser("run", help="run a PyCUDA script on the emulator")
     parser.set_defaults(run=run_script)
-    parser.add_argument("--check", action="store_true", help="report races, bad accesses and the like in kernels")
-    parser.add_argument("--debug", metavar="WHERE", help="stop in gdb there: a kernel's name, or kernel.cu:LINE")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--check", action="store_true", help="report races, bad accesses and the like in kernels")
+    way.add_argument("--debug", metavar="WHERE", help="stop in gdb there: a kernel's name, or kernel.cu:LINE")
     parser.add_argument(
         "--seed", type=seed, default=0, metavar="N", help="order of threads: 0 is that of their numbers"
     )
@@ -53,36 +54,33 @@ def run_script(options: argparse.Namespace) -> int:
         device.control.set_mode(order_seed=options.seed)
         if options.check:
             device.control.observe(counted=False, checked=True)
-        code = _run(device, options)
+        debugger = _attach_debugger(device, options.debug) if options.debug else None
+        code = _run(device, [options.script, *options.arguments], has_terminal=debugger is None)
         if options.check and code != INTERRUPTED:
             code = _tell_reports(device) or code
-        if code != INTERRUPTED:
-            device.close()  # lets the kernels that still run come to their end
+        if debugger:
+            device.channel.close()  # what is left of the kernels runs to its end, under the debugger
+            debugger.wait()
+        elif code != INTERRUPTED:
+            device.close()
         return code
     finally:
         device.kill()
 
 
-def _run(device: DeviceProcess, options: argparse.Namespace) -> int:
-    """The exit code of the script on the device, in a shell's way: 128 + n for an end by signal n."""
+def _run(device: DeviceProcess, command: list[str], *, has_terminal: bool) -> int:
+    """The exit code of a Python script on the device, in a shell's way: 128 + n for an end by signal n."""
     path = os.pathsep.join(filter(None, (str(CLIENT), os.environ.get("PYTHONPATH"))))
-    environment = os.environ | device.environment() | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
-    debugger = _attach_debugger(device, options.debug) if options.debug else None
     script = subprocess.Popen(
-        [sys.executable, options.script, *options.arguments],
-        env=environment,
+        [sys.executable, *command],
+        env=os.environ | device.environment() | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
         pass_fds=device.pass_fds,
-        stdin=subprocess.DEVNULL if debugger else None,
-        start_new_session=debugger is not None,  # the terminal is the debugger's
+        stdin=None if has_terminal else subprocess.DEVNULL,
+        start_new_session=not has_terminal,
     )
-    try:
-        with interruptible(lambda: None):  # Ctrl-C reaches the script too: what comes of it is the script's affair
-            code = script.wait()
-    finally:
-        script.kill()
-        script.wait()
-    if debugger:
-        debugger.wait()
+    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C reaches the script, or the debugger, too
+    signal.signal(signal.SIGTERM, lambda *_: script.terminate())
+    code = script.wait()
     return 128 - code if code < 0 else code
 
 
@@ -93,13 +91,15 @@ def _attach_debugger(device: DeviceProcess, where: str) -> "subprocess.Popen[byt
         raise UsageError("--debug needs gdb, which is not installed (Debian, Ubuntu: apt install gdb).")
     ready, attached = os.pipe()
     commands = [
-        "set confirm off", "set print thread-events off", "set breakpoint pending on",
-        f"break {where}", f"shell echo >&{attached}", "continue",
+        "set confirm off", "set print thread-events off", "set print inferior-events off",
+        "set filename-display basename", "set breakpoint pending on",
+        f"pipe attach {device.process.pid} | cat >/dev/null", f"pipe break {where} | cat >/dev/null",
+        f"shell echo >&{attached}", "continue",
     ]  # fmt: skip
     words = [word for command in commands for word in ("-ex", command)]
     try:
         debugger = subprocess.Popen(
-            [gdb, "-q", "-nx", "-iex", "set debuginfod enabled off", "-p", str(device.process.pid), *words],
+            [gdb, "-q", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off", *words],
             pass_fds=[attached],
         )
         os.close(attached)

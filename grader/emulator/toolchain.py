@@ -47,12 +47,15 @@ _KERNEL = (
     "cuda_runtime.h",
 )
 _DEBUGGED = ("-O0", "-g3")
-_INSTRUMENTED = ("-O1", "-fsanitize=thread", "-DPAGEDLAB_INSTRUMENTED")
+_INSTRUMENTED = ("-O1", "-g1", "-fsanitize=thread", "-DPAGEDLAB_INSTRUMENTED")
 _GCC = ("-fno-gnu-unique",)
 _GCC_INSTRUMENTED = (
-    "-fno-tree-sra", "--param", "tsan-instrument-func-entry-exit=0", "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset",
+    "-fsanitize=bounds", "-fno-tree-sra", "--param", "tsan-instrument-func-entry-exit=0", "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset",
 )  # fmt: skip
-_CLANG_INSTRUMENTED = ("-mllvm", "-tsan-instrument-read-before-write=1", "-mllvm", "-tsan-instrument-func-entry-exit=0")
+_CLANG_INSTRUMENTED = (
+    "-fsanitize=array-bounds", "-mllvm", "-tsan-instrument-read-before-write=1",
+    "-mllvm", "-tsan-instrument-func-entry-exit=0",
+)  # fmt: skip
 _NVCC_ONLY = re.compile(
     r"-O[0-3]|-g|-G|-w|-m64|-?-lineinfo|-?-use_fast_math|-?-fmad.*|-?-restrict|-rdc.*|-?-arch.*|-?-gpu-.*|-?-generate-code.*|"
     r"-gencode.*|-Xptxas.*|-Xcompiler.*|--ptxas-options.*|-?-maxrregcount.*|-?-expt-.*|-?-extended-lambda"
@@ -82,12 +85,16 @@ class Module(NamedTuple):
     """Of all static shared variables together …"""
     shared_anchor: int
     """… and the offset of the anchor (see emulated/entry.h) in them."""
+    shared_variables: dict[str, tuple[int, int, str | None]]
+    """Each of them by its symbol: offset, bytes, and the kernel that alone uses it."""
     globals: dict[str, list[int]]
     """Variables in global and constant memory: address in the file, and bytes."""
     globals_extent: list[int]
     """Of all of them: address in the file, and bytes."""
     code: list[int]
     """Instructions: address in the file, and bytes."""
+    image_bytes: int
+    """Of all that is loaded."""
     reference: int
     """Address in the file of the function pagedlab_shared, which every module has."""
 
@@ -141,6 +148,7 @@ def runtime_library() -> Path:
         *_COMMON,
         *_machine_flags(),
         "-O3",
+        *(("-mno-red-zone",) if platform.machine() in ("x86_64", "AMD64") else ()),  # see fiber.h
         "-ftls-model=initial-exec",
         "-fno-semantic-interposition",
         "-Wl,-Bsymbolic-functions",
@@ -186,7 +194,7 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
 
 def _kept_source(folder: Path, source: str) -> tuple[str, ...]:
     """Write the text of a source that has no file of its own, and let the debugger's tables name that file."""
-    _, found, text = source.partition('#line 1 "kernel.cu"\n')
+    _, found, text = source.rpartition('#line 1 "kernel.cu"\n')
     if not found:
         return ()
     folder.mkdir(parents=True, exist_ok=True)
@@ -289,11 +297,13 @@ def _symbols(path: Path, kernels: Sequence[str]) -> dict[str, Any]:
         "shared": {kernel: sum(size for n, size in sizes.items() if owners[n] in (kernel, None)) for kernel in kernels},
         "shared_bytes": max((value + size for value, size in shared.values()), default=0),
         "shared_anchor": anchor,
+        "shared_variables": {name: (shared[name][0], size, owners[name]) for name, size in sizes.items()},
         "globals": {
             n: (value, size) for n, kind, section, value, size in symbols if section == index and kind == "OBJECT"
         },
         "globals_extent": extent,
         "code": sections[".text"][1],
+        "image_bytes": max(address + size for _, (address, size) in sections.values()),
         "reference": next(value for name, _, _, value, _ in symbols if name == "pagedlab_shared"),
     }
 
