@@ -71,6 +71,7 @@ void Block::prepare(Launch& launch, uint64_t index) {
         memset(launch.shared_anchor() - launch.anchor_offset, POISON, launch.static_shared);
     }
     number_threads(launch.block);
+    thread_index = {0, 0, 0};
     if (launch.counters != nullptr) {
         if (!recorder_) recorder_.reset(new Recorder);
         recorder_->begin(launch, num_threads_);
@@ -94,6 +95,7 @@ void Block::number_threads(const unsigned* extent) {
     if (std::equal(extent, extent + 3, numbered_)) return;
     std::copy_n(extent, 3, numbered_);
     num_threads_ = extent[0] * extent[1] * extent[2];
+    is_row_ = num_threads_ == extent[0];
     num_warps_ = (num_threads_ + WARP - 1) / WARP;
     for (unsigned t = 0; t < num_threads_; t++) {
         index_[t] = {t % extent[0], t / extent[0] % extent[1], t / extent[0] / extent[1]};
@@ -143,7 +145,14 @@ void Block::fiber_loop() {
 
 inline void Block::enter(unsigned thread) {
     current_ = thread;
-    thread_index = index_[thread];
+    // The end of the stack that most likely comes after this one is not in the nearest cache.
+    const char* upcoming = static_cast<const char*>(threads_[thread + 1].stack_pointer);
+    for (size_t line = 0; line < 3; line++) __builtin_prefetch(upcoming + line * 64);
+    if (is_row_) {
+        thread_index.x = thread;
+    } else {
+        thread_index = index_[thread];
+    }
 }
 
 inline void Block::wait(int line) {

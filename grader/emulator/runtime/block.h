@@ -94,8 +94,9 @@ class Block {
     uint64_t num_barriers_ = 0, num_shuffles_ = 0;
     std::unique_ptr<Recorder> recorder_;  // of counted launches
     unsigned numbered_[3] = {0, 0, 0};    // the extent of which index_ is
+    bool is_row_ = false;                 // threads differ in threadIdx.x only
     uint3 index_[MAX_THREADS];
-    Thread threads_[MAX_THREADS];
+    Thread threads_[MAX_THREADS + 1] = {};  // the last one is there to be looked at only
     Warp warps_[MAX_WARPS];
     char* dynamic_shared_;
 };
