@@ -70,3 +70,11 @@ template <class T>
 inline unsigned __match_any_sync(unsigned mask, T value, int line = __builtin_LINE()) {
     return static_cast<unsigned>(pagedlab_collective(mask, pagedlab::to_bits(value), pagedlab::MATCH, line));
 }
+
+// The mask, and *is_same = 1, when all lanes bring the same value; else 0.
+template <class T>
+inline unsigned __match_all_sync(unsigned mask, T value, int* is_same, int line = __builtin_LINE()) {
+    const unsigned same = __match_any_sync(mask, value, line);
+    *is_same = same == (mask & pagedlab_active_mask());
+    return *is_same ? mask : 0;
+}

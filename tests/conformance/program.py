@@ -1,0 +1,66 @@
+"""Runs cases with whichever PyCUDA is on the path, the genuine or the emulated one.
+
+    python -m tests.conformance.program RESULTS [MODULE:KERNEL ...]     RESULTS.npz gets bytes "module:kernel/i" per array
+
+The named cases, or all. What the kernels print is printed here, and an error of a kernel ends the program.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pycuda.driver as driver
+from pycuda.compiler import SourceModule
+
+from tests.conformance.cases import CASES
+from tests.conformance.table import OPTIONS, Case, source
+
+DEFAULT_SHARED = 48 * 1024
+
+
+def run(case: Case, module: Any) -> list[np.ndarray]:
+    """Bytes of the arrays among a case's arguments after its launch, and of the variables that it reads."""
+    launch = case.launch()
+    for name, value in launch.written.items():
+        driver.memcpy_htod(module.get_global(name)[0], value.reshape(-1).view(np.uint8))
+    device = [(driver.to_device(array.reshape(-1).view(np.uint8)), array) for array in launch.arrays]
+    pointers = iter([np.intp(int(memory)) for memory, _ in device])
+    packed = [next(pointers) if isinstance(value, np.ndarray) else value for value in launch.arguments]
+    kernel = module.get_function(case.kernel)
+    if case.shared > DEFAULT_SHARED:
+        kernel.set_attribute(driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES, case.shared)
+    kernel(*packed, grid=case.grid, block=case.block, shared=case.shared)
+    driver.Context.synchronize()
+    found = [driver.from_device(memory, (array.nbytes,), np.uint8) for memory, array in device]
+    for name, value in launch.read.items():
+        address, size = module.get_global(name)
+        if size != value.nbytes:
+            raise ValueError(f"{name} has {size} bytes, not {value.nbytes}")
+        found.append(driver.from_device(address, (size,), np.uint8))
+    return found
+
+
+def run_all(cases: Sequence[Case]) -> dict[str, np.ndarray]:
+    modules: dict[str, Any] = {}
+    results: dict[str, np.ndarray] = {}
+    for case in cases:
+        if case.module not in modules:
+            modules[case.module] = SourceModule(source(case.module), no_extern_c=True, options=list(OPTIONS))
+        for i, array in enumerate(run(case, modules[case.module])):
+            results[f"{case.name}/{i}"] = array
+    return results
+
+
+def main() -> None:
+    path, *names = sys.argv[1:]
+    driver.init()
+    context = driver.Device(0).make_context()
+    try:
+        np.savez(path, **run_all([case for case in CASES if not names or case.name in names]))
+    finally:
+        context.pop()
+
+
+if __name__ == "__main__":
+    main()
