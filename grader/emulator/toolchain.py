@@ -12,12 +12,14 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grader.emulator.objects import CODE, THREAD_LOCAL, read_object
 from grader.emulator.source import SourceError, rewrite
 
 FOLDER = Path(__file__).resolve().parent
@@ -34,15 +36,12 @@ _COMMON = (
     "-fno-delete-null-pointer-checks", "-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-U_FORTIFY_SOURCE",
     f"-I{HEADERS}",
 )  # fmt: skip
-# No libraries: what kernels call of them is there already, and the sanitizer's own runtime must not come along.
 _KERNEL = (
     "-O2",
-    "-nodefaultlibs",
     "-ffp-contract=off",
     "-fno-exceptions",
     "-fno-plt",
     "-fno-semantic-interposition",
-    "-Wl,-Bsymbolic",
     "-include",
     "cuda_runtime.h",
 )
@@ -50,8 +49,9 @@ _DEBUGGED = ("-O0", "-g3")
 _INSTRUMENTED = ("-O1", "-g1", "-fsanitize=thread", "-DPAGEDLAB_INSTRUMENTED")
 _GCC = ("-fno-gnu-unique",)
 _GCC_INSTRUMENTED = (
-    "-fsanitize=bounds", "-fno-tree-sra", "--param", "tsan-instrument-func-entry-exit=0", "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset",
+    "-fsanitize=bounds", "-fno-tree-sra", "--param", "tsan-instrument-func-entry-exit=0",
 )  # fmt: skip
+_CLANG = ("-Wno-unused-command-line-argument",)
 _CLANG_INSTRUMENTED = (
     "-fsanitize=array-bounds", "-mllvm", "-tsan-instrument-read-before-write=1",
     "-mllvm", "-tsan-instrument-func-entry-exit=0",
@@ -79,6 +79,10 @@ class Module(NamedTuple):
     cached: bool
     log: str
     kernels: list[str]
+    parameters: dict[str, list[str]]
+    """Their names, per kernel."""
+    source_name: str
+    """The name of the file, for messages."""
     shared: dict[str, int]
     """Bytes of static shared memory per kernel."""
     shared_bytes: int
@@ -151,18 +155,19 @@ def runtime_library() -> Path:
         *(("-mno-red-zone",) if platform.machine() in ("x86_64", "AMD64") else ()),  # see fiber.h
         "-ftls-model=initial-exec",
         "-fno-semantic-interposition",
-        "-Wl,-Bsymbolic-functions",
         "-pthread",
     ]
     path = CACHE / f"runtime-{_key(*flags)}.so"
     if not path.exists():
         sources = [str(source) for source in sorted(RUNTIME.glob("*.cpp"))]
-        _compile([compiler(), *flags, *sources, "-ldl"], "", path)
+        found_by = f"-Wl,-install_name,@rpath/{path.name}"
+        linking = [found_by] if sys.platform == "darwin" else ["-Wl,-Bsymbolic-functions", "-ldl"]
+        _compile([compiler(), *flags, *sources, *linking], "", path)
     return path
 
 
 def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[str], *, instrumented: bool) -> Module:
-    """The module of one CUDA C source, from the cache where it is there; `instrumented` with hooks at every memory access.
+    """The module of one CUDA C source, from the cache where it is there; `instrumented` with hooks at each access.
 
     Raises CompileError.
     """
@@ -185,7 +190,9 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
     if facts is None:
         kept = _kept_source(path.with_suffix(""), source) if DEBUG else ()
         log = _compile([*command, *kept, "-x", "c++", "-"], text, path)
-        facts = {"log": log, "kernels": list(kernels), **_symbols(path, kernels)}
+        name = re.search(r'#\s*line\s+\d+\s+"([^"]*)"', source)
+        facts = {"log": log, "kernels": list(kernels), "parameters": kernels, "source_name": name[1] if name else ""}
+        facts |= _symbols(path, list(kernels))
         _refuse_large_shared(facts["shared"], command)
         with _written(path.with_suffix(".json")) as temporary:
             temporary.write_text(json.dumps({**facts, "size": path.stat().st_size}))
@@ -213,9 +220,20 @@ def _known(path: Path) -> dict[str, Any] | None:
 
 def _flags(instrumented: bool) -> list[str]:
     flags = [*_COMMON, *_machine_flags(), *_KERNEL, *(_DEBUGGED if DEBUG and not instrumented else ())]
-    if "clang" not in _version():
-        return [*flags, *_GCC, *((*_INSTRUMENTED, *_GCC_INSTRUMENTED) if instrumented else ())]
-    return [*flags, *((*_INSTRUMENTED, *_CLANG_INSTRUMENTED) if instrumented else ())]
+    own, own_instrumented = (_CLANG, _CLANG_INSTRUMENTED) if "clang" in _version() else (_GCC, _GCC_INSTRUMENTED)
+    return [*flags, *own, *((*_INSTRUMENTED, *own_instrumented) if instrumented else ()), *_linking(instrumented)]
+
+
+def _linking(instrumented: bool) -> tuple[str, ...]:
+    """Where a module finds what it calls: in the process that loads it, and never in the sanitizer's own runtime.
+
+    macOS's linker must see where thread-local variables come from. Elsewhere it leads copies to the hooks, which
+    compilers may call without a hook's name.
+    """
+    if sys.platform == "darwin":
+        return (str(runtime_library()), "-Wl,-rpath,@loader_path", "-fno-sanitize-link-runtime")
+    hooked = ("-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset",) if instrumented else ()
+    return ("-nodefaultlibs", "-Wl,-Bsymbolic", *hooked)
 
 
 def _compiler_options(options: Sequence[str]) -> list[str]:
@@ -276,35 +294,23 @@ def _symbols(path: Path, kernels: Sequence[str]) -> dict[str, Any]:
 
     A shared variable of a function that is no kernel counts for every kernel, since any may call it.
     """
-    listing = subprocess.run(["readelf", "-SsW", str(path)], capture_output=True, text=True, check=True).stdout
-    sections = {
-        name: (index, [int(address, 16), int(size, 16)])
-        for index, name, address, size in re.findall(
-            r"^ *\[ *(\d+)] (\S+) +\w+ +([0-9a-f]+) +[0-9a-f]+ +([0-9a-f]+)", listing, re.MULTILINE
-        )
-    }
-    row = r"^ *\d+: ([0-9a-f]+) +(\w+) (\w+) +\w+ +\w+ +(\d+) (\S+)"
-    symbols = [
-        (name, kind, section, int(value, 16), int(size, 0))
-        for value, size, kind, section, name in re.findall(row, listing, re.MULTILINE)
-    ]
-    shared = {name: (value, size) for name, kind, _, value, size in symbols if kind == "TLS"}
-    anchor = next((value for name, (value, _) in shared.items() if "pagedlab_shared_anchor" in name), 0)
-    sizes = {name: size for name, (_, size) in shared.items() if "pagedlab_shared_anchor" not in name}
-    owners = {name: next((k for k in kernels if re.match(rf"_Z+{len(k)}{k}E", name)), None) for name in sizes}
-    index, extent = sections.get("pagedlab_globals", ("none", [0, 0]))
+    sections, symbols = read_object(path.read_bytes())
+    thread_local = {symbol.name: symbol for symbol in symbols if symbol.section == THREAD_LOCAL}
+    anchor = next((symbol.address for name, symbol in thread_local.items() if "pagedlab_shared_anchor" in name), 0)
+    shared = {name: symbol for name, symbol in thread_local.items() if "pagedlab_shared_anchor" not in name}
+    owners = {name: next((k for k in kernels if re.match(rf"_Z+{len(k)}{k}E", name)), None) for name in shared}
     return {
-        "shared": {kernel: sum(size for n, size in sizes.items() if owners[n] in (kernel, None)) for kernel in kernels},
-        "shared_bytes": max((value + size for value, size in shared.values()), default=0),
-        "shared_anchor": anchor,
-        "shared_variables": {name: (shared[name][0], size, owners[name]) for name, size in sizes.items()},
-        "globals": {
-            n: (value, size) for n, kind, section, value, size in symbols if section == index and kind == "OBJECT"
+        "shared": {
+            kernel: sum(s.size for name, s in shared.items() if owners[name] in (kernel, None)) for kernel in kernels
         },
-        "globals_extent": extent,
-        "code": sections[".text"][1],
-        "image_bytes": max(address + size for _, (address, size) in sections.values()),
-        "reference": next(value for name, _, _, value, _ in symbols if name == "pagedlab_shared"),
+        "shared_bytes": max((symbol.address + symbol.size for symbol in thread_local.values()), default=0),
+        "shared_anchor": anchor,
+        "shared_variables": {name: (s.address, s.size, owners[name]) for name, s in shared.items()},
+        "globals": {s.name: (s.address, s.size) for s in symbols if s.section == "pagedlab_globals" and s.size},
+        "globals_extent": sections.get("pagedlab_globals", (0, 0)),
+        "code": sections[CODE],
+        "image_bytes": max(address + size for address, size in sections.values()),
+        "reference": next(symbol.address for symbol in symbols if symbol.name == "pagedlab_shared"),
     }
 
 
@@ -316,3 +322,15 @@ def _refuse_large_shared(shared: dict[str, int], command: Sequence[str]) -> None
                 f"({size:#x} bytes, {MAX_STATIC_SHARED:#x} max)\n",
                 command,
             )
+
+
+@functools.lru_cache(maxsize=4096)
+def source_line(path: str, address: int) -> tuple[str, int]:
+    """File and line of an instruction of a module, in the source that it was compiled from; ("", 0) when unknown."""
+    command = ["addr2line", "-i", "-e", path, hex(address)]
+    listing = subprocess.run(command, capture_output=True, text=True).stdout.split("\n")
+    for row in listing:
+        file, _, line = row.partition(" ")[0].rpartition(":")
+        if line.isdecimal() and not file.startswith(str(HEADERS)):
+            return file, int(line)
+    return "", 0
