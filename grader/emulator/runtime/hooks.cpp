@@ -21,6 +21,18 @@ using pagedlab::running_block;
     void __tsan_unaligned_write##bytes(void* address) {      \
         ACCESS(address, bytes, UNALIGNED_STORE);             \
     }
+// clang has names for copies; where a compiler calls the C library's functions, the linker leads it to __wrap_….
+#define COPY(name)                                               \
+    void* name(void* target, const void* source, size_t bytes) { \
+        ACCESS(source, bytes, UNALIGNED_LOAD);                   \
+        ACCESS(target, bytes, UNALIGNED_STORE);                  \
+        return memmove(target, source, bytes);                   \
+    }
+#define FILL(name)                                      \
+    void* name(void* target, int value, size_t bytes) { \
+        ACCESS(target, bytes, UNALIGNED_STORE);         \
+        return memset(target, value, bytes);            \
+    }
 #define NOTHING(name, arguments) \
     void __tsan_##name arguments {}
 
@@ -51,22 +63,12 @@ void __tsan_write_range(void* address, size_t bytes) {
     ACCESS(address, bytes, UNALIGNED_STORE);
 }
 
-// clang's names for copies.
-void* __tsan_memcpy(void* target, const void* source, size_t bytes) {
-    ACCESS(source, bytes, UNALIGNED_LOAD);
-    ACCESS(target, bytes, UNALIGNED_STORE);
-    return memmove(target, source, bytes);
-}
-void* __tsan_memset(void* target, int value, size_t bytes) {
-    ACCESS(target, bytes, UNALIGNED_STORE);
-    return memset(target, value, bytes);
-}
-#ifdef __linux__
-// What g++ calls for copies, by the linker's option --wrap.
-void* __wrap_memcpy(void*, const void*, size_t) __attribute__((alias("__tsan_memcpy")));
-void* __wrap_memmove(void*, const void*, size_t) __attribute__((alias("__tsan_memcpy")));
-void* __wrap_memset(void*, int, size_t) __attribute__((alias("__tsan_memset")));
-#endif
+COPY(__tsan_memcpy)
+COPY(__tsan_memmove)
+COPY(__wrap_memcpy)
+COPY(__wrap_memmove)
+FILL(__tsan_memset)
+FILL(__wrap_memset)
 
 void pagedlab_atomic(const void* address, size_t bytes) {
     ACCESS(address, bytes, ATOMIC);
