@@ -160,7 +160,7 @@ class _Rewriter:
             self._dynamic_shared(begin, end)
             return
         if "static" in words:
-            self._edit(at, at, "thread_local")
+            self._edit(at, at, "__attribute__((used)) thread_local")
         for i in range(at, end):
             if self._text(i) == "alignas":  # C++ wants it in front
                 self._edit(i, i, "__align__")

@@ -24,7 +24,8 @@
 #endif
 #define __device__
 #define __host__
-#define __shared__ static thread_local
+// used: others than the compiler sees write it, so that it must not shrink it or take it for a constant.
+#define __shared__ static thread_local __attribute__((used))
 #define __constant__ PAGEDLAB_GLOBAL
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
@@ -32,7 +33,11 @@
 #define __grid_constant__
 
 // The module's variables in global and constant memory lie together, so that the device can move them into its memory.
+#ifdef __APPLE__
+#define PAGEDLAB_GLOBAL __attribute__((section("__DATA,pagedlab_globals"), used))
+#else
 #define PAGEDLAB_GLOBAL __attribute__((section("pagedlab_globals"), used))
+#endif
 
 #define __CUDACC__ 1
 #define __CUDA_ARCH__ 860

@@ -53,6 +53,7 @@ HOOKS(16)
 NOTHING(init, ())
 NOTHING(func_entry, (void*))
 NOTHING(func_exit, ())
+NOTHING(atomic_signal_fence, (int))
 NOTHING(vptr_update, (void**, void*))
 NOTHING(vptr_read, (void**))
 
