@@ -120,7 +120,7 @@ __global__ void minima(long long* out, const int* x, const int* y, int n) {
     out[4 * n + i] = static_cast<long long>(fmaxf(a, b));
     out[5 * n + i] = static_cast<long long>(max(static_cast<float>(a), 0.5f) + min(a * 1.0, 0.25));
     out[6 * n + i] = abs(a) + llabs(b);
-    out[7 * n + i] = umin(static_cast<unsigned>(a), 7u) + static_cast<unsigned>(max(a, 0));
+    out[7 * n + i] = min(static_cast<unsigned>(a), 7u) + static_cast<unsigned>(max(a, 0));
 }
 
 // Four 8-bit or two 16-bit numbers in a word: out [n]

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cstdio>
 #include <string.h>
+#include <time.h>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -51,4 +52,5 @@
 #include "emulated/warps.h"
 #include "emulated/memory.h"
 #include "emulated/math.h"
+#include "emulated/clock.h"
 #include "emulated/entry.h"

@@ -74,7 +74,7 @@ inline unsigned __match_any_sync(unsigned mask, T value, int line = __builtin_LI
 // The mask, and *is_same = 1, when all lanes bring the same value; else 0.
 template <class T>
 inline unsigned __match_all_sync(unsigned mask, T value, int* is_same, int line = __builtin_LINE()) {
-    const unsigned same = __match_any_sync(mask, value, line);
-    *is_same = same == (mask & pagedlab_active_mask());
+    const unsigned present = mask & pagedlab_active_mask();
+    *is_same = __match_any_sync(mask, value, line) == present;
     return *is_same ? mask : 0;
 }
