@@ -1,6 +1,8 @@
 // Mathematical functions and intrinsics. The fast variants (__expf …) are as exact as the others here.
 #pragma once
 
+#include "rounding.h"
+
 #define MINMAX(T)                                        \
     PAGEDLAB_FUNCTION(T, min, (T a, T b), b < a ? b : a) \
     PAGEDLAB_FUNCTION(T, max, (T a, T b), a < b ? b : a)
@@ -39,15 +41,99 @@ REINTERPRET(long long, __double_as_longlong, double)
 REINTERPRET(double, __longlong_as_double, long long)
 #undef REINTERPRET
 
+PAGEDLAB_FUNCTION(int, __double2loint, (double x), static_cast<int>(__double_as_longlong(x)))
+PAGEDLAB_FUNCTION(int, __double2hiint, (double x), static_cast<int>(__double_as_longlong(x) >> 32))
+PAGEDLAB_FUNCTION(double, __hiloint2double, (int high, int low),
+                  __longlong_as_double((long long){high} << 32 | static_cast<unsigned>(low)))
+
+namespace pagedlab {
+
+// The y with erf(y) = p, for 0 <= p < 1; `q` is 1 - p, which has the digits that p lacks when it is near 1.
+inline double inverse_erf(double p, double q) {
+    const double logarithm = log(q * (1 + p)), a = 4.3307467508 + logarithm / 2;
+    double y = p < 0.1 ? 0.8862 * p : sqrt(sqrt(a * a - logarithm / 0.147) - a);  // to 0.4 %, by Winitzki
+    for (int i = 0; i < 4; i++) {                                                 // Newton's method
+        const double excess = p < 0.5 ? erf(y) - p : q - erfc(y);
+        y -= excess / (1.1283791670955126 * exp(-y * y));
+    }
+    return y;
+}
+
+inline double inverse_erfc(double x) {
+    if (!(x > 0 && x < 2)) return x == 0 ? INFINITY : x == 2 ? -INFINITY : NAN;
+    return x <= 1 ? inverse_erf(1 - x, x) : -inverse_erf(x - 1, 2 - x);
+}
+
+inline double normal_distribution(double x) {
+    constexpr double HIGH = 0.70710678118654757, LOW = -4.8336466567264567e-17;  // their sum is 1 / sqrt(2)
+    const double y = -x * HIGH, lost = fma(-x, HIGH, -y) - x * LOW;
+    const double correction = fabs(y) < 28 ? 1.1283791670955126 * exp(-y * y) * lost : 0;
+    return 0.5 * (erfc(y) - correction);
+}
+
+// Sine and cosine of pi x; whole half turns are taken off without rounding.
+struct Turn {
+    double sine, cosine;
+
+    explicit Turn(double x) {
+        const double rest = remainder(x, 2.0), quarters = rint(2 * rest),
+                     angle = M_PI * (rest - quarters / 2);
+        const double values[] = {sin(angle), cos(angle), -sin(angle), -cos(angle), sin(angle)};
+        const int quarter = to_integer<int>(quarters) & 3;
+        sine = angle == 0 && !(quarter & 1) ? copysign(0.0, x) : values[quarter];
+        cosine = angle == 0 && quarter & 1 ? 0 : values[quarter + 1];
+    }
+};
+
+}  // namespace pagedlab
+
+// What C does not have. In float, most is computed in double and rounded.
+#define PAGEDLAB_MATH(name, doubles, floats, arguments, value)                    \
+    PAGEDLAB_FUNCTION(double, name, doubles, value)                               \
+    PAGEDLAB_FUNCTION(float, name##f, floats, static_cast<float>(name arguments)) \
+    PAGEDLAB_FUNCTION(float, name, floats, static_cast<float>(name arguments))
+#define PAGEDLAB_MATH1(name, value) PAGEDLAB_MATH(name, (double x), (float x), (double{x}), value)
+PAGEDLAB_MATH1(rcbrt, 1 / cbrt(x))
+PAGEDLAB_MATH1(erfinv, fabs(x) < 1    ? copysign(pagedlab::inverse_erf(fabs(x), 1 - fabs(x)), x)
+                       : fabs(x) == 1 ? copysign(INFINITY, x)
+                                      : NAN)
+PAGEDLAB_MATH1(erfcinv, pagedlab::inverse_erfc(x))
+PAGEDLAB_MATH1(normcdf, pagedlab::normal_distribution(x))
+PAGEDLAB_MATH1(normcdfinv, -1.4142135623730951 * pagedlab::inverse_erfc(2 * x))
+PAGEDLAB_MATH1(sinpi, pagedlab::Turn(x).sine)
+PAGEDLAB_MATH1(cospi, pagedlab::Turn(x).cosine)
+#define PAGEDLAB_NORM(name, length, doubles, floats, arguments) \
+    PAGEDLAB_MATH(name, doubles, floats, arguments, length)     \
+    PAGEDLAB_MATH(r##name, doubles, floats, arguments, 1 / (length))
+PAGEDLAB_MATH(rhypot, (double x, double y), (float x, float y), (double{x}, double{y}), 1 / hypot(x, y))
+PAGEDLAB_NORM(norm3d, hypot(hypot(x, y), z), (double x, double y, double z), (float x, float y, float z),
+              (double{x}, double{y}, double{z}))
+PAGEDLAB_NORM(norm4d, hypot(hypot(x, y), hypot(z, w)), (double x, double y, double z, double w),
+              (float x, float y, float z, float w), (double{x}, double{y}, double{z}, double{w}))
+#undef PAGEDLAB_NORM
+#undef PAGEDLAB_MATH1
+#undef PAGEDLAB_MATH
 PAGEDLAB_FUNCTION(float, rsqrtf, (float x), 1.0f / sqrtf(x))
 PAGEDLAB_FUNCTION(float, rsqrt, (float x), 1.0f / sqrtf(x))
 PAGEDLAB_FUNCTION(double, rsqrt, (double x), 1.0 / sqrt(x))
-PAGEDLAB_FUNCTION(float, rcbrtf, (float x), 1.0f / cbrtf(x))
-PAGEDLAB_FUNCTION(float, normcdff, (float x), 0.5f * erfcf(x * -0.70710678f))
-PAGEDLAB_FUNCTION(float, sinpif, (float x), static_cast<float>(sin(3.14159265358979323846 * x)))
-PAGEDLAB_FUNCTION(float, cospif, (float x), static_cast<float>(cos(3.14159265358979323846 * x)))
+PAGEDLAB_FUNCTION(void, sincospi, (double x, double* sine, double* cosine),
+                  (void)(*sine = sinpi(x), *cosine = cospi(x)))
+PAGEDLAB_FUNCTION(void, sincospif, (float x, float* sine, float* cosine),
+                  (void)(*sine = sinpif(x), *cosine = cospif(x)))
+#ifdef __APPLE__
+PAGEDLAB_FUNCTION(void, sincosf, (float x, float* sine, float* cosine),
+                  (void)(*sine = sinf(x), *cosine = cosf(x)))
+PAGEDLAB_FUNCTION(void, sincos, (double x, double* sine, double* cosine),
+                  (void)(*sine = sin(x), *cosine = cos(x)))
+PAGEDLAB_FUNCTION(double, exp10, (double x), __exp10(x))
+PAGEDLAB_FUNCTION(float, exp10f, (float x), static_cast<float>(__exp10(x)))
+#endif
+PAGEDLAB_FUNCTION(float, exp10, (float x), exp10f(x))
+
 PAGEDLAB_FUNCTION(float, __expf, (float x), expf(x))
-PAGEDLAB_FUNCTION(float, __exp10f, (float x), static_cast<float>(pow(10.0, x)))
+#ifndef __APPLE__
+PAGEDLAB_FUNCTION(float, __exp10f, (float x), exp10f(x))
+#endif
 PAGEDLAB_FUNCTION(float, __logf, (float x), logf(x))
 PAGEDLAB_FUNCTION(float, __log2f, (float x), log2f(x))
 PAGEDLAB_FUNCTION(float, __log10f, (float x), log10f(x))
@@ -55,47 +141,13 @@ PAGEDLAB_FUNCTION(float, __powf, (float x, float y), powf(x, y))
 PAGEDLAB_FUNCTION(float, __sinf, (float x), sinf(x))
 PAGEDLAB_FUNCTION(float, __cosf, (float x), cosf(x))
 PAGEDLAB_FUNCTION(float, __tanf, (float x), tanf(x))
-PAGEDLAB_FUNCTION(void, __sincosf, (float x, float* sine, float* cosine),
-                  (void)(*sine = sinf(x), *cosine = cosf(x)))
-#ifdef __APPLE__
-PAGEDLAB_FUNCTION(void, sincosf, (float x, float* sine, float* cosine), __sincosf(x, sine, cosine))
-PAGEDLAB_FUNCTION(float, exp10f, (float x), __exp10f(x))
-#endif
+PAGEDLAB_FUNCTION(float, __tanhf, (float x), tanhf(x))
+PAGEDLAB_FUNCTION(void, __sincosf, (float x, float* sine, float* cosine), sincosf(x, sine, cosine))
 PAGEDLAB_FUNCTION(float, fdividef, (float x, float y), x / y)
 PAGEDLAB_FUNCTION(float, __fdividef, (float x, float y), x / y)
 PAGEDLAB_FUNCTION(float, __saturatef, (float x), x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f)
-PAGEDLAB_FUNCTION(float, __fadd_rn, (float x, float y), x + y)
-PAGEDLAB_FUNCTION(float, __fsub_rn, (float x, float y), x - y)
-PAGEDLAB_FUNCTION(float, __fmul_rn, (float x, float y), x* y)
-PAGEDLAB_FUNCTION(float, __fdiv_rn, (float x, float y), x / y)
-PAGEDLAB_FUNCTION(float, __fmaf_rn, (float x, float y, float z), fmaf(x, y, z))
-PAGEDLAB_FUNCTION(float, __frcp_rn, (float x), 1.0f / x)
-PAGEDLAB_FUNCTION(float, __fsqrt_rn, (float x), sqrtf(x))
-PAGEDLAB_FUNCTION(float, __frsqrt_rn, (float x), 1.0f / sqrtf(x))
-
-namespace pagedlab {
-
-// Out of range: the nearest integer; NaN: 0, as on a GPU.
-template <class T>
-inline T to_integer(float x) {
-    using Limits = std::numeric_limits<T>;
-    if (x != x) return 0;
-    if (x <= static_cast<float>(Limits::min())) return Limits::min();
-    return x >= static_cast<float>(Limits::max()) ? Limits::max() : static_cast<T>(x);
-}
-
-}  // namespace pagedlab
-
-PAGEDLAB_FUNCTION(int, __float2int_rn, (float x), pagedlab::to_integer<int>(rintf(x)))
-PAGEDLAB_FUNCTION(int, __float2int_rz, (float x), pagedlab::to_integer<int>(x))
-PAGEDLAB_FUNCTION(int, __float2int_ru, (float x), pagedlab::to_integer<int>(ceilf(x)))
-PAGEDLAB_FUNCTION(int, __float2int_rd, (float x), pagedlab::to_integer<int>(floorf(x)))
-PAGEDLAB_FUNCTION(unsigned, __float2uint_rn, (float x), pagedlab::to_integer<unsigned>(rintf(x)))
-PAGEDLAB_FUNCTION(unsigned, __float2uint_rz, (float x), pagedlab::to_integer<unsigned>(x))
-PAGEDLAB_FUNCTION(float, __int2float_rn, (int x), static_cast<float>(x))
-PAGEDLAB_FUNCTION(float, __uint2float_rn, (unsigned x), static_cast<float>(x))
-PAGEDLAB_FUNCTION(float, __ll2float_rn, (long long x), static_cast<float>(x))
-PAGEDLAB_FUNCTION(float, __double2float_rn, (double x), static_cast<float>(x))
+// Rounded twice, which never shows: no such root is so near the middle of two floats.
+PAGEDLAB_FUNCTION(float, __frsqrt_rn, (float x), static_cast<float>(1.0 / sqrt(double{x})))
 
 PAGEDLAB_FUNCTION(int, __popc, (unsigned x), __builtin_popcount(x))
 PAGEDLAB_FUNCTION(int, __popcll, (unsigned long long x), __builtin_popcountll(x))
@@ -103,13 +155,66 @@ PAGEDLAB_FUNCTION(int, __clz, (int x), x ? __builtin_clz(static_cast<unsigned>(x
 PAGEDLAB_FUNCTION(int, __clzll, (long long x), x ? __builtin_clzll(static_cast<unsigned long long>(x)) : 64)
 PAGEDLAB_FUNCTION(int, __ffs, (int x), __builtin_ffs(x))
 PAGEDLAB_FUNCTION(int, __ffsll, (long long x), __builtin_ffsll(x))
-PAGEDLAB_FUNCTION(int, __mul24, (int x, int y), x* y)
+PAGEDLAB_FUNCTION(int, __mul24, (int x, int y), (x << 8 >> 8) * (y << 8 >> 8))
+PAGEDLAB_FUNCTION(unsigned, __umul24, (unsigned x, unsigned y), (x & 0xffffff) * (y & 0xffffff))
 PAGEDLAB_FUNCTION(int, __mulhi, (int x, int y), static_cast<int>((int64_t{x} * y) >> 32))
 PAGEDLAB_FUNCTION(unsigned, __umulhi, (unsigned x, unsigned y),
                   static_cast<unsigned>((uint64_t{x} * y) >> 32))
+PAGEDLAB_FUNCTION(long long, __mul64hi, (long long x, long long y),
+                  static_cast<long long>((__int128{x} * y) >> 64))
+PAGEDLAB_FUNCTION(unsigned long long, __umul64hi, (unsigned long long x, unsigned long long y),
+                  static_cast<unsigned long long>((static_cast<unsigned __int128>(x) * y) >> 64))
+PAGEDLAB_FUNCTION(unsigned, __sad, (int x, int y, unsigned z),
+                  z + (x < y ? unsigned(y) - unsigned(x) : unsigned(x) - unsigned(y)))
+PAGEDLAB_FUNCTION(unsigned, __usad, (unsigned x, unsigned y, unsigned z), z + (x < y ? y - x : x - y))
+PAGEDLAB_FUNCTION(int, __hadd, (int x, int y), static_cast<int>((int64_t{x} + y) >> 1))
+PAGEDLAB_FUNCTION(int, __rhadd, (int x, int y), static_cast<int>((int64_t{x} + y + 1) >> 1))
+PAGEDLAB_FUNCTION(unsigned, __uhadd, (unsigned x, unsigned y), static_cast<unsigned>((uint64_t{x} + y) >> 1))
+PAGEDLAB_FUNCTION(unsigned, __urhadd, (unsigned x, unsigned y),
+                  static_cast<unsigned>((uint64_t{x} + y + 1) >> 1))
 
 inline unsigned __brev(unsigned x) {
     unsigned result = 0;
     for (int i = 0; i < 32; i++) result |= (x >> i & 1) << (31 - i);
     return result;
 }
+inline unsigned long long __brevll(unsigned long long x) {
+    return static_cast<unsigned long long>(__brev(static_cast<unsigned>(x))) << 32 |
+           __brev(static_cast<unsigned>(x >> 32));
+}
+
+// Byte i of the result is one of the eight of y:x, by the three low bits of the selector's nibble i.
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+    const uint64_t bytes = uint64_t{y} << 32 | x;
+    unsigned result = 0;
+    for (int i = 0; i < 4; i++) {
+        const unsigned byte = selector >> (4 * i) & 7;
+        result |= static_cast<unsigned>(bytes >> (8 * byte) & 0xff) << (8 * i);
+    }
+    return result;
+}
+
+// Of high:low, shifted by a number of bits modulo 32, or at most 32 (_lc, _rc).
+#define FUNNEL(name, distance, value)                                   \
+    inline unsigned name(unsigned low, unsigned high, unsigned shift) { \
+        const uint64_t both = uint64_t{high} << 32 | low;               \
+        const unsigned bits = distance;                                 \
+        return static_cast<unsigned>(value);                            \
+    }
+FUNNEL(__funnelshift_l, shift & 31, both << bits >> 32)
+FUNNEL(__funnelshift_lc, min(shift, 32u), both << bits >> 32)
+FUNNEL(__funnelshift_r, shift & 31, both >> bits)
+FUNNEL(__funnelshift_rc, min(shift, 32u), both >> bits)
+#undef FUNNEL
+
+#define DOT(T, Byte, Vector)                                                                          \
+    inline T __dp4a(T x, T y, T sum) {                                                                \
+        for (int i = 0; i < 32; i += 8) sum += static_cast<Byte>(x >> i) * static_cast<Byte>(y >> i); \
+        return sum;                                                                                   \
+    }                                                                                                 \
+    inline T __dp4a(Vector x, Vector y, T sum) {                                                      \
+        return sum + x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;                                   \
+    }
+DOT(int, signed char, char4)
+DOT(unsigned, unsigned char, uchar4)
+#undef DOT
