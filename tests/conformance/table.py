@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.conformance.distance import distance
+
 FOLDER = Path(__file__).parent
 OPTIONS = ("-std=c++17",)
 
@@ -26,6 +28,8 @@ class Launch:
     """By name, what the host writes into variables of the module before the launch …"""
     read: Mapping[str, np.ndarray] = field(default_factory=dict)
     """… and what it reads from such variables afterwards."""
+    by_number: bool = False
+    """Whether results are compared by `distance`, each number by itself, not by `error`."""
 
     @property
     def arrays(self) -> list[np.ndarray]:
@@ -112,7 +116,8 @@ def error(found: np.ndarray, expected: np.ndarray) -> float:
 def errors(launch: Launch, results: Sequence[np.ndarray]) -> float:
     """The largest error of a launch's results."""
     wanted = [*launch.expected, *launch.arrays[len(launch.expected) :], *launch.read.values()]
-    return max(error(found, right) for found, right in zip(results, wanted, strict=True))
+    measure = distance if launch.by_number else error
+    return max(measure(found, right) for found, right in zip(results, wanted, strict=True))
 
 
 def source(module: str) -> str:
