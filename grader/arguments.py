@@ -215,7 +215,7 @@ class Request:
         self.arrays.append(sent)
         self._parts += [_red_zone(zone), np.ascontiguousarray(array).tobytes(), _red_zone(zone)]
         self.size += sent.total
-        return {"array": [array.dtype.name, list(array.shape), sent.offset, zone]}
+        return {"array": [array.dtype.name, list(array.shape), sent.offset, zone, role != "out"]}
 
     def _encode_sparse(self, array: Sparse, name: str, role: str) -> Any:
         if not self._device:

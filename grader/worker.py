@@ -38,13 +38,14 @@ def load_package(name: str, folder: Path) -> None:
 class Submission:
     """One engine folder, its device context and the objects that calls left behind."""
 
-    def __init__(self, engine: Path) -> None:
+    def __init__(self, engine: Path, emulated: bool) -> None:
         import given
         import ml_dtypes  # noqa: F401  # gives NumPy the dtype "bfloat16"
         import pycuda
         import pycuda.driver as driver
 
         self.engine = engine
+        self.emulated = emulated
         self.driver = driver
         self.objects: list[Any] = []
         self.kept: list[Any] = []  # device arrays of the last call: the next ones get other addresses
@@ -57,6 +58,13 @@ class Submission:
         autoinit.__dict__.update(device=device, context=context)
         sys.modules["pycuda.autoinit"] = pycuda.autoinit = autoinit
         given.configure(engine)
+
+    def describe_array(self, address: int, size: int, is_written: bool) -> None:
+        """Tell the emulator where an array lies between its red zones, and whether it holds anything yet."""
+        if self.emulated:
+            from pycuda import _connection
+
+            _connection.current("cuMemAlloc").describe_array(address, size, is_written)
 
     def launch(self, header: Mapping[str, Any], payload: memoryview) -> tuple[dict[str, Any], list[bytes]]:
         """Run one launcher; with `repeats`, also the mean seconds of so many further launches."""
@@ -152,7 +160,7 @@ class Arguments:
             return (list if kind == "list" else tuple)(self.decode(entry) for entry in value)
         return self._array(*value) if kind == "array" else self._sparse(*value)
 
-    def _array(self, dtype: str, shape: list[int], offset: int, zone: int) -> Any:
+    def _array(self, dtype: str, shape: list[int], offset: int, zone: int, is_written: bool) -> Any:
         import numpy as np
 
         size = _size(dtype, shape)
@@ -162,6 +170,7 @@ class Arguments:
             return array
         address = self._allocate(size + 2 * zone)
         self._upload(offset, size + 2 * zone, address)
+        self.submission.describe_array(address + zone, size, is_written)
         return self._device_array(dtype, shape, address + zone)
 
     def _sparse(self, dtype: str, shape: list[int], offset: int, zone: int, rows: list[int]) -> Any:
@@ -175,6 +184,7 @@ class Arguments:
             self._upload(offset, length, target)
             offset += length
         self.sparse.append(address + zone)
+        self.submission.describe_array(address + zone, size, True)
         return self._device_array(dtype, shape, address + zone)
 
     def _allocate(self, size: int) -> int:
@@ -299,14 +309,15 @@ def main() -> None:
     connection.set_inheritable(False)
     load_package("grader", GRADER)
     load_package("given", GRADER / "given")
-    if sys.argv[2] == "emulated":
+    emulated = sys.argv[2] == "emulated"
+    if emulated:
         sys.path.insert(0, str(GRADER / "emulator" / "client"))
     from grader.framing import encode_header, pack_frame, receive_frame, send_frame
 
     hello, _ = receive_frame(connection, MAX_TEXT, 0)
     engine = Path(hello["engine"])
     try:
-        submission = Submission(engine)
+        submission = Submission(engine, emulated)
     except Exception:
         send_frame(connection, {"error": traceback.format_exc()})
         return

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 
 ALIGNMENT = 256
-GAP = 256  # bytes behind each allocation that belong to none
+GAP, WIDE_GAP = 256, 1 << 20  # bytes behind each allocation that belong to none, and so many in checked programs
 PAGE = 1 << 16  # a multiple of every system's page
 LARGE = 1 << 20  # from here on, an allocation has pages of its own, and they go back to the system
 MAX_POISONED = 64 << 20  # of a larger allocation only the begin and the end are poisoned
@@ -34,7 +34,8 @@ _libc.mprotect.argtypes = _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_si
 class Arena:
     """`base` is the file's first byte here; `used` and `peak` are bytes of allocations.
 
-    Nothing is allocated beyond `limit` bytes in use, the capacity at first; the owner may change both.
+    Nothing is allocated beyond `limit` bytes in use, the capacity at first; `gap` bytes part allocations. The owner may
+    change both.
     """
 
     def __init__(self, file: int, size: int, capacity: int) -> None:
@@ -46,9 +47,11 @@ class Arena:
         self.size = size
         self.capacity = self.limit = capacity
         self.used = self.peak = 0
+        self.gap = GAP
         self._file = file
         self._frontier = self.base + LARGE  # where no allocation has been yet
         self._sizes: dict[int, int] = {}
+        self._extents: dict[int, int] = {}
         self._begins: list[int] = []  # sorted
         self._resting: deque[tuple[int, int]] = deque()  # (extent, begin)
         self._vacant: dict[int, list[int]] = {}  # by extent
@@ -59,13 +62,14 @@ class Arena:
 
     def allocate(self, size: int) -> int | None:
         """The address of a new allocation, a multiple of 256; None when there is too little memory left."""
-        extent = _extent(size)
+        extent = _extent(size, self.gap)
         begin = self._place(extent) if size <= self.free_bytes else None
         if begin is None:
             return None
         first = (begin - self.base) // PAGE * PAGE + self.base
-        _libc.mprotect(first, -(-(begin + extent - first) // PAGE) * PAGE, _READ_WRITE)
+        _libc.mprotect(first, -(-(begin + _extent(size, GAP) - first) // PAGE) * PAGE, _READ_WRITE)
         self._sizes[begin] = size
+        self._extents[begin] = extent
         insort(self._begins, begin)
         self.used += size
         self.peak = max(self.peak, self.used)
@@ -80,14 +84,18 @@ class Arena:
         del self._begins[bisect_right(self._begins, begin) - 1]
         self.used -= size
         if size >= LARGE:
-            _libc.madvise(begin, _extent(size), _REMOVE)
-            _libc.mprotect(begin, _extent(size), _PROT_NONE)
+            _libc.madvise(begin, _extent(size, GAP), _REMOVE)
+            _libc.mprotect(begin, _extent(size, GAP), _PROT_NONE)
         else:
             _poison(begin, size)
-        self._resting.append((_extent(size), begin))
+        self._resting.append((self._extents.pop(begin), begin))
         if len(self._resting) > MAX_RESTING:
             extent, rested = self._resting.popleft()
             self._vacant.setdefault(extent, []).append(rested)
+
+    def allocations(self) -> list[tuple[int, int]]:
+        """(begin, bytes) of each, ascending."""
+        return [(begin, self._sizes[begin]) for begin in self._begins]
 
     def find(self, address: int) -> tuple[int, int]:
         """(begin, bytes) of the allocation that holds the address; (address, 0) when none does."""
@@ -102,6 +110,13 @@ class Arena:
         """Whether these bytes lie in one allocation."""
         begin, found = self.find(address)
         return size == 0 or (0 <= size <= begin + found - address)
+
+    def freed(self, address: int) -> int | None:
+        """The bytes of the freed memory that the address is in; None when it is in none."""
+        for extent, begin in self._resting:
+            if begin <= address < begin + extent:
+                return extent
+        return None
 
     def describe(self, address: int) -> str:
         """Where an address is that belongs to no allocation."""
@@ -203,9 +218,9 @@ class Arena:
         return begin
 
 
-def _extent(size: int) -> int:
+def _extent(size: int, gap: int) -> int:
     unit = PAGE if size >= LARGE else ALIGNMENT
-    return -(-(size + GAP) // unit) * unit
+    return -(-(size + gap) // unit) * unit
 
 
 def _poison(begin: int, size: int) -> None:

@@ -36,12 +36,14 @@ One way, without an answer; what goes wrong is reported by the next sync:
     {"verb": "gemm", "trans_a": bool, "trans_b": bool, "m", "n", "k", "alpha": float, "a": ptr, "lda", "b": ptr, "ldb",
         "beta": float, "c": ptr, "ldc", "c_type": "bf16" | "f32"}    cublasGemmEx, column-major; a and b bf16
     {"verb": "record", "event": int}                                 note the time at which the queue is here
-    {"verb": "copied", "to": "device" | "host", "bytes"}             the client copies so much in shared memory
+    {"verb": "copied", "to": "device" | "host", "ptr", "bytes"}      the client copies so much in shared memory
+    {"verb": "array", "ptr", "bytes", "written": bool}               the part of an allocation that may be used
 
 Parent's requests on the control socket, each with one answer, given once no request of the client is left:
     {"verb": "set_mode", "empty": bool, "order_seed": int} → {}      absent keys keep their value
-    {"verb": "observe", "counted": bool} → {}                        begin anew to count, kernels in detail if `counted`
-    {"verb": "observed"} → since `observe`: Observation.report(), and bytes of memory in use: "used" now, "peak" at most
+    {"verb": "observe", "counted": bool, "checked": bool} → {}       begin anew to count, kernels in detail if `counted`
+    {"verb": "observed"} → since `observe`: Observation.report(), bytes of memory in use: "used" now, "peak" at most,
+        and "reports": what was found in checked kernels, see reports.py
     {"verb": "limit", "bytes": int | null} → {}                      no allocation beyond so much memory in use
     {"verb": "first_written", "ptr", "bytes", "except": [[begin, end], …]} → {"offset": int | null}
         of the first byte at ptr that is not 0, apart from these ranges of offsets, which ascend
@@ -61,6 +63,7 @@ import time
 from typing import Any
 
 from grader.emulator.arena import Arena
+from grader.emulator.checks import Checking
 from grader.emulator.frames import MAX_HEADER, Requests
 from grader.emulator.native import Counters, Gemm, Kernels, Launch, LoadedModule, Range, Runtime
 from grader.emulator.observation import DIRECTIONS, Observation
@@ -135,6 +138,7 @@ class Device:
         self.empty = False
         self.order_seed = 0
         self.observation = Observation()
+        self.checking = Checking(self.runtime, self.arena, active=False)
         self.header = b""  # of the request that is worked off
         self.repeated: dict[bytes, tuple[Launch, int, str]] = {}
         """By header, launches that were checked before, with the bytes of their arguments and the kernel's name."""
@@ -159,6 +163,7 @@ class Device:
             left = self.arena.free_bytes
             return {"error": error(2, f"{bytes} bytes wanted, {left} of {self.arena.capacity} are left")}
         self.observation.allocations += 1
+        self.checking.allocated(pointer, bytes)
         return {"ptr": pointer}
 
     def memory(self) -> dict[str, Any]:
@@ -202,6 +207,7 @@ class Device:
         if width not in (1, 2, 4) or count < 0 or not self.arena.holds(ptr, width * count):
             raise Refused(1, f"memset of {count} elements of {width} bytes beyond the allocation")
         self.observation.memsets += 1
+        self.checking.written(ptr, width * count)
         self.arena.fill(ptr, (value % 256**width).to_bytes(width, "little"), count)
 
     def copy(self, target: int, source: int, bytes: int) -> None:
@@ -209,12 +215,18 @@ class Device:
             raise Refused(1, f"copy of {bytes} bytes beyond an allocation")
         self.observation.device_copies += 1
         self.observation.device_copied_bytes += bytes
+        self.checking.written(target, bytes)
         ctypes.memmove(target, source, bytes)
 
-    def copied(self, to: str, bytes: int) -> None:
+    def array(self, ptr: int, bytes: int, written: bool) -> None:
+        self.checking.array(ptr, bytes, written)
+
+    def copied(self, to: str, ptr: int, bytes: int) -> None:
         if to not in DIRECTIONS or bytes < 0:
             raise ProtocolError(f"a copy of {bytes} bytes to {to!r}")
         self.observation.add_copy(to, bytes)
+        if to == "device":
+            self.checking.written(ptr, bytes)
 
     def gemm(self, c_type: str, **fields: Any) -> None:
         call = Gemm(c_is_float=c_type == "f32", **fields)
@@ -224,6 +236,7 @@ class Device:
         self._check_operand("c", fields, (m, n), 4 if call.c_is_float else 2)
         if m > 0 and n > 0:
             self.observation.add_gemm(m, n, k, 4 if call.c_is_float else 2)
+            self.checking.written(call.c, ((n - 1) * call.ldc + m) * (4 if call.c_is_float else 2))
             if not self.empty:
                 self.runtime.gemm(ctypes.byref(call))
 
@@ -250,12 +263,13 @@ class Device:
             if is_counted:
                 self.observation.add_empty_kernel(kernel, grid, block, kernels.plain.num_pointers(kernel))
             return
-        build = kernels.instrumented() if is_counted else kernels.plain
+        is_instrumented = is_counted or self.checking.active
+        build = kernels.instrumented() if is_instrumented else kernels.plain
         launch = Launch.from_buffer_copy(build.launches[kernel])
         launch.grid[:], launch.block[:] = grid, block
         launch.dynamic_shared, launch.order_seed = shared, self.order_seed
-        if is_counted:
-            self._run_counted(launch, kernels, arguments)
+        if is_instrumented:
+            self._run_instrumented(launch, kernels, arguments)
             return
         if len(self.repeated) >= MAX_REPEATED:
             self.repeated.clear()
@@ -266,22 +280,25 @@ class Device:
         launch.arguments = arguments
         self.runtime.launch(ctypes.byref(launch))
         if launch.error:
-            where = f": {self.arena.describe(launch.address)}" if launch.error == 700 else ""
+            where = f": {self.arena.describe(launch.address)}" if launch.error == 700 and launch.address else ""
             self.error = error(launch.error, launch.detail.decode("utf-8", "replace") + where)
 
-    def _run_counted(self, launch: Launch, kernels: Kernels, arguments: bytes) -> None:
-        pointers = kernels.plain.pointers(launch.name.decode(), arguments)
+    def _run_instrumented(self, launch: Launch, kernels: Kernels, arguments: bytes) -> None:
+        kernel, module = launch.name.decode(), kernels.instrumented()
+        pointers = module.pointers(kernel, arguments)
         allocations = [self.arena.find(pointer) for pointer in pointers]
-        counters = Counters()
-        launch.counters = ctypes.pointer(counters)
+        counters, checks = Counters(), self.checking.checks(module, kernel)
+        launch.counters = ctypes.pointer(counters) if self.observation.counted else None
+        launch.checks = ctypes.pointer(checks) if self.checking.active else None
         launch.memory = Range(self.arena.base, self.arena.base + self.arena.size)
         launch.pointed_into = (Range * len(pointers))(*(Range(begin, begin + size) for begin, size in allocations))
         launch.num_pointers = len(pointers)
-        kernels.plain.copy_globals(kernels.instrumented())
+        kernels.plain.copy_globals(module)
         self._run(launch, arguments)
-        kernels.instrumented().copy_globals(kernels.plain)
-        if not launch.error:
-            self.observation.add_kernel(launch.name.decode(), counters, len(pointers))
+        module.copy_globals(kernels.plain)
+        self.checking.collect(launch, checks, module, arguments)
+        if self.observation.counted and not launch.error:
+            self.observation.add_kernel(kernel, counters, len(pointers))
 
     def _check_launch(
         self, module: LoadedModule, name: str, grid: list[int], block: list[int], shared: int, given: int
@@ -313,11 +330,12 @@ class Device:
                 self.order_seed = settings.get("order_seed", self.order_seed)
                 self.repeated.clear()
                 return {}
-            case {"verb": "observe", "counted": counted}:
-                self._observe(counted)
+            case {"verb": "observe", "counted": counted, **more}:
+                self._observe(counted, more.get("checked", False))
                 return {}
             case {"verb": "observed"}:
-                return self.observation.report() | {"used": self.arena.used, "peak": self.arena.peak}
+                memory = {"used": self.arena.used, "peak": self.arena.peak}
+                return self.observation.report() | memory | {"reports": self.checking.report()}
             case {"verb": "limit", "bytes": limit}:
                 self.arena.limit = self.arena.capacity if limit is None else limit
                 return {}
@@ -325,11 +343,12 @@ class Device:
                 return {"offset": self.arena.first_written(begin, size, ranges)}
         raise ProtocolError(f"unknown request {request.get('verb')!r}")
 
-    def _observe(self, counted: bool) -> None:
+    def _observe(self, counted: bool, checked: bool) -> None:
         self.observation = Observation(counted)
+        self.checking = Checking(self.runtime, self.arena, active=checked)
         self.arena.peak = self.arena.used
         self.repeated.clear()
-        for kernels in self.modules.values() if counted and not self.empty else ():
+        for kernels in self.modules.values() if (counted or checked) and not self.empty else ():
             kernels.instrumented()  # now, and not in the time of the work that is observed
 
     # The client's requests
@@ -358,7 +377,7 @@ class Device:
 
 
 ANSWERED = ("hello", "alloc", "memory", "compile", "event", "sync")
-ONE_WAY = ("free", "launch", "memset", "copy", "copied", "gemm", "record")
+ONE_WAY = ("free", "launch", "memset", "copy", "copied", "array", "gemm", "record")
 
 
 def end_with_owner(control: socket.socket) -> None:

@@ -48,9 +48,12 @@ class Control:
         settings = {"empty": empty, "order_seed": order_seed}
         self._request({"verb": "set_mode"} | {name: value for name, value in settings.items() if value is not None})
 
-    def observe(self, *, counted: bool) -> None:
-        """Begin anew to count what the device does; with `counted` what each kernel does, and memory accesses, too."""
-        self._request({"verb": "observe", "counted": counted}, COMPILE_SECONDS)
+    def observe(self, *, counted: bool = False, checked: bool = False) -> None:
+        """Begin anew to count what the device does; with `counted` what each kernel does, and memory accesses, too.
+
+        With `checked`, kernels are watched for what they must not do; see reports.py.
+        """
+        self._request({"verb": "observe", "counted": counted, "checked": checked}, COMPILE_SECONDS)
 
     def observed(self) -> dict[str, Any]:
         """What was counted since `observe`, or the start: see device.py."""

@@ -4,12 +4,13 @@ import ctypes
 import os
 import struct
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from grader.emulator.toolchain import CompileError, Module, compile_module, runtime_library
+from grader.emulator.toolchain import CompileError, Module, compile_module, runtime_library, source_line
 
 MAX_ARGUMENTS = 64
+MAX_REPORTS = 64
 KINDS = {b"p": "pointer", b"i": "int", b"f": "float", b"s": "struct"}
 
 _int, _size, _pointer, _text = ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
@@ -18,7 +19,12 @@ _int, _size, _pointer, _text = ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p, c
 class Argument(ctypes.Structure):
     """pagedlab::Argument of include/emulated/interface.h."""
 
-    _fields_ = (("size", ctypes.c_uint), ("offset", ctypes.c_uint), ("kind", ctypes.c_char))
+    _fields_ = (
+        ("size", ctypes.c_uint),
+        ("offset", ctypes.c_uint),
+        ("element", ctypes.c_uint),
+        ("kind", ctypes.c_char),
+    )
 
 
 class Kernel(ctypes.Structure):
@@ -62,6 +68,44 @@ class Range(ctypes.Structure):
     _fields_ = (("begin", ctypes.c_uint64), ("end", ctypes.c_uint64))
 
 
+class Place(ctypes.Structure):
+    """pagedlab::Place of runtime/runtime.h."""
+
+    _fields_ = (
+        ("block", ctypes.c_uint * 3),
+        ("thread", ctypes.c_uint * 3),
+        ("instruction", ctypes.c_uint64),
+        ("line", _int),
+        ("kind", _int),
+    )
+
+
+class Report(ctypes.Structure):
+    """pagedlab::Report of runtime/runtime.h."""
+
+    _fields_ = (
+        *((name, _int) for name in ("verdict", "is_error", "space")),
+        ("access", Place),
+        ("other", Place),
+        *((name, ctypes.c_uint64) for name in ("address", "bytes", "count")),
+        ("text", ctypes.c_char * 400),
+    )
+
+
+class Checks(ctypes.Structure):
+    """pagedlab::Checks of runtime/runtime.h."""
+
+    _fields_ = (
+        ("arrays", ctypes.POINTER(Range)),
+        ("num_arrays", ctypes.c_uint),
+        ("shared_variables", ctypes.POINTER(Range)),
+        ("num_shared_variables", ctypes.c_uint),
+        ("image", Range),
+        ("num_reports", ctypes.c_uint),
+        ("reports", Report * MAX_REPORTS),
+    )
+
+
 class Launch(ctypes.Structure):
     """pagedlab::Launch of runtime/runtime.h."""
 
@@ -81,6 +125,7 @@ class Launch(ctypes.Structure):
         ("block", ctypes.c_uint * 3),
         ("order_seed", ctypes.c_uint),
         ("counters", ctypes.POINTER(Counters)),
+        ("checks", ctypes.POINTER(Checks)),
         ("error", _int),
         ("address", ctypes.c_uint64),
         ("detail", ctypes.c_char * 1024),
@@ -116,6 +161,9 @@ class Runtime:
         self.start: Callable[[int], None] = library.pagedlab_start  # cores
         self.catch_faults: Callable[[int], None] = library.pagedlab_catch_faults  # control socket
         self.launch: Callable[[Any], None] = library.pagedlab_launch  # a Launch by reference
+        self.mark: Callable[[int, int, bool], None] = library.pagedlab_mark  # begin, bytes, whether they hold something
+        library.pagedlab_mark.argtypes = [ctypes.c_uint64, _size, ctypes.c_bool]
+        self.forget: Callable[[], None] = library.pagedlab_forget
         self.gemm: Callable[[Any], None] = library.pagedlab_gemm  # a Gemm by reference
 
 
@@ -159,6 +207,12 @@ class LoadedModule:
         arguments = kernel.arguments[: kernel.num_arguments]
         return [struct.unpack_from("Q", packed, a.offset)[0] for a in arguments if a.kind == b"p"][:MAX_ARGUMENTS]
 
+    def pointer_arguments(self, name: str, packed: bytes) -> list[tuple[str, int, int]]:
+        """(name, bytes of an element, address) of each pointer among the packed arguments of a kernel."""
+        kernel = self.kernel(name)
+        arguments = zip(kernel.arguments[: kernel.num_arguments], self.module.parameters[name], strict=True)
+        return [(n, a.element, struct.unpack_from("Q", packed, a.offset)[0]) for a, n in arguments if a.kind == b"p"]
+
     def description(self) -> dict[str, dict[str, Any]]:
         """Per kernel what a client must know to launch it."""
         described = {}
@@ -176,11 +230,33 @@ class LoadedModule:
             }
         return described
 
+    def source_line(self, instruction: int) -> tuple[str, int]:
+        """File and line of the call of a hook that returns to this address; ("", 0) when unknown."""
+        return source_line(str(self.module.path), instruction - 1 - self.base)
+
+    def checks(self, name: str, arrays: Sequence[tuple[int, int]]) -> Checks:
+        """What a checked launch of this kernel may access: arrays (address, bytes) and the module's own variables."""
+        variables = [(self.base + address, size) for address, size in self.module.globals.values()]
+        shared = [(at, size) for at, size, owner in self.module.shared_variables.values() if owner in (name, None)]
+        checks = Checks(
+            num_arrays=len(arrays) + len(variables),
+            num_shared_variables=len(shared),
+            image=Range(self.base, self.base + self.module.image_bytes),
+        )
+        checks.arrays = _ranges(sorted([*arrays, *variables]))
+        checks.shared_variables = _ranges(shared)
+        return checks
+
     def copy_globals(self, target: "LoadedModule") -> None:
         """Give another build of the same source the values of this one's variables."""
         for name, (address, size) in self.module.globals.items():
             if name in target.module.globals:
                 ctypes.memmove(target.base + target.module.globals[name][0], self.base + address, size)
+
+
+def _ranges(places: Sequence[tuple[int, int]]) -> Any:
+    """An array of Range for (begin, bytes) each."""
+    return (Range * len(places))(*(Range(begin, begin + size) for begin, size in places))
 
 
 def _loaded(module: Module) -> ctypes.CDLL:

@@ -48,10 +48,10 @@ class Token(NamedTuple):
 
 
 class Rewritten(NamedTuple):
-    """C++ text, and the names of the kernels that it describes to the runtime."""
+    """C++ text, and the kernels that it describes to the runtime, each with the names of its parameters."""
 
     text: str
-    kernels: tuple[str, ...]
+    kernels: dict[str, list[str]]
 
 
 def rewrite(source: str) -> Rewritten:
@@ -73,7 +73,7 @@ class _Rewriter:
         self.directives = [token for token in everything if token.kind == "directive"]
         self.tokens = [token for token in everything if token.kind != "directive"]
         self.edits: list[tuple[int, int, str]] = []
-        self.kernels: list[str] = []
+        self.kernels: dict[str, list[str]] = {}
         self.c_linkage: set[str] = set()
         self.scopes: list[str] = []  # of each open brace: "C" linkage, "namespace" or "block"
 
@@ -94,7 +94,7 @@ class _Rewriter:
                 self._variable(begin, i)
             if token.text in "{};" and token.kind == "mark":
                 begin = i + 1
-        return Rewritten(self._edited(), tuple(dict.fromkeys(self.kernels)))
+        return Rewritten(self._edited(), self.kernels)
 
     # What is refused
 
@@ -145,7 +145,23 @@ class _Rewriter:
         if name in self.c_linkage and closing < len(self.tokens):
             end = self.tokens[closing].end
             self.edits.append((end, end, f" PAGEDLAB_KERNEL({name}, ({bounds}))"))
-            self.kernels.append(name)
+            self.kernels.setdefault(name, self._parameters(i + 1, body - 1))
+
+    def _parameters(self, opening: int, closing: int) -> list[str]:
+        """The names of the parameters between two brackets; "" for one without."""
+        names, kept, i = [], "", opening + 1
+        if i == closing or (i + 1 == closing and self._text(i) == "void"):
+            return []
+        while i <= closing:
+            if self._text(i) == "," or i == closing:
+                names.append(kept)
+                kept = ""
+            elif self._kind(i) == "name" and self._text(i) not in _WITH_ARGUMENTS:
+                kept = self._text(i)
+            elif self._text(i) in "([{":
+                i = self._closing(i)
+            i += 1
+        return names
 
     def _shared(self, begin: int, at: int) -> None:
         end = at

@@ -332,5 +332,5 @@ def source_line(path: str, address: int) -> tuple[str, int]:
     for row in listing:
         file, _, line = row.partition(" ")[0].rpartition(":")
         if line.isdecimal() and not file.startswith(str(HEADERS)):
-            return file, int(line)
+            return file.removeprefix(f"{Path.cwd()}/"), int(line)
     return "", 0

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <new>
 
+#include "checker.h"
+
 namespace pagedlab {
 
 __thread uint3 thread_index, block_index, block_extent, grid_extent;
@@ -13,7 +15,6 @@ __thread char* dynamic_shared;
 
 namespace {
 
-constexpr size_t MAX_SHARED = 99 * 1024;
 constexpr int POISON = 0xff;  // bytes of NaNs and of absurd integers
 
 unsigned first_lanes(unsigned count) {
@@ -24,6 +25,10 @@ unsigned first_lanes(unsigned count) {
 unsigned next_bit(unsigned mask, unsigned position) {
     const unsigned later = mask & ~((2u << position) - 1);
     return static_cast<unsigned>(__builtin_ctz(later ? later : mask));
+}
+
+unsigned last_bit(unsigned mask) {
+    return 31 - static_cast<unsigned>(__builtin_clz(mask));
 }
 
 bool is_complete(const Warp& warp, const Meeting& meeting) {
@@ -76,11 +81,12 @@ void Block::prepare(Launch& launch, uint64_t index) {
         if (!recorder_) recorder_.reset(new Recorder);
         recorder_->begin(launch, num_threads_);
     }
+    if (launch.checks != nullptr) checker.begin_block(num_threads_);
     alive_ = num_threads_;
     arrived_ = 0;
     num_barriers_ = num_shuffles_ = 0;
-    random_ =
-        launch.order_seed == 0 ? 0 : (launch.order_seed + static_cast<unsigned>(index)) * 2654435769u | 1;
+    order_ = launch.order_seed;
+    random_ = (order_ + static_cast<unsigned>(index)) * 2654435769u | 1;
     yes_ = 0;
     ready_warps_ = first_lanes(num_warps_);
     for (unsigned w = 0; w < num_warps_; w++) {
@@ -103,16 +109,20 @@ void Block::number_threads(const unsigned* extent) {
 }
 
 // The thread to run next, taken off the ready ones; −1 when all wait or have returned. Lanes of the same warp first:
-// they meet the soonest, and their stacks are in the cache. With a seed, any ready thread.
+// they meet the soonest, and their stacks are in the cache. In the reversed order the last one of them, with another
+// seed any ready thread.
 inline int Block::next_ready() {
     if (ready_warps_ == 0) return -1;
     unsigned w = current_ / WARP, lane = current_ % WARP;
-    if (random_ != 0) {
+    if (order_ > REVERSED) {
         random_ ^= random_ << 13;  // xorshift
         random_ ^= random_ >> 17;
         random_ ^= random_ << 5;
         w = next_bit(ready_warps_, random_ % WARP);
         lane = random_ / WARP % WARP;
+    } else if (order_ == REVERSED) {
+        if (!(ready_warps_ >> w & 1)) w = last_bit(ready_warps_);
+        lane = (last_bit(warps_[w].ready) + WARP - 1) % WARP;  // whose next one, cyclically, is this one
     } else if (!(ready_warps_ >> w & 1)) {
         w = next_bit(ready_warps_, w);
         lane = WARP - 1;
@@ -177,6 +187,7 @@ void Block::finish_thread() {
     warp.alive &= ~(1u << current_ % WARP);
     alive_--;
     if (warp.alive == 0 && launch_->counters != nullptr) recorder_->end_requests(current_ / WARP);
+    if (launch_->checks != nullptr) checker.finish();
     // Those who wait for all threads that have not returned may have waited for this one only.
     if (alive_ > 0 && arrived_ == alive_) open_barrier();
     for (unsigned i = warp.num_meetings; i-- > 0;) {
@@ -185,6 +196,7 @@ void Block::finish_thread() {
 }
 
 Votes Block::barrier(int predicate, int line) {
+    if (launch_->checks != nullptr) check_barrier(line);
     arrived_++;
     yes_ += predicate != 0;
     if (arrived_ == alive_) {
@@ -198,6 +210,10 @@ Votes Block::barrier(int predicate, int line) {
 
 void Block::open_barrier() {
     num_barriers_++;
+    if (launch_->checks != nullptr) {
+        if (alive_ < num_threads_) check_returned();
+        checker.open_barrier();
+    }
     if (launch_->counters != nullptr) {
         for (unsigned w = 0; w < num_warps_; w++) recorder_->end_requests(w);
     }
@@ -244,11 +260,8 @@ uint64_t Block::collective(unsigned mask, uint64_t bits, int operation, int line
 uint64_t Block::meet(unsigned mask, int operation, int line) {
     Warp& warp = warps_[current_ / WARP];
     const unsigned self = 1u << current_ % WARP;
-    if (!(mask & self)) {
-        char text[100];
-        snprintf(text, sizeof text, "line %d: the mask %#x does not name the lane that calls", line, mask);
-        fail(LAUNCH_FAILED, text);
-    }
+    threads_[current_].line = line;
+    if (!(mask & self)) fail_outside_mask(mask, line);
     unsigned i = 0;
     while (i < warp.num_meetings &&
            (warp.meetings[i].mask != mask || warp.meetings[i].operation != operation))
@@ -267,6 +280,7 @@ void Block::complete(Warp& warp, unsigned position) {
     const Meeting meeting = warp.meetings[position];
     warp.meetings[position] = warp.meetings[--warp.num_meetings];
     const unsigned index = static_cast<unsigned>(&warp - warps_);
+    if (launch_->checks != nullptr) check_meeting(meeting, index);
     combine(meeting, threads_ + index * WARP);
     num_shuffles_ += meeting.operation >= SHUFFLE;
     if (launch_->counters != nullptr && meeting.arrived == warp.alive) recorder_->end_requests(index);

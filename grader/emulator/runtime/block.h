@@ -18,6 +18,7 @@ extern __thread uint3 grid_extent asm("gridDim");
 extern __thread char* dynamic_shared asm("pagedlab_dynamic_shared");
 
 constexpr unsigned WARP = 32, MAX_WARPS = 32, MAX_THREADS = 1024;
+constexpr size_t MAX_SHARED = 99 * 1024;
 
 struct Thread {
     void* stack_pointer;  // where it goes on; null before it starts
@@ -54,9 +55,12 @@ class Block {
     unsigned active_mask() const { return warps_[current_ / WARP].alive; }
 
     // An access of the running thread, in an instrumented kernel.
-    void access(const void* address, size_t bytes, AccessKind kind, const void* instruction) {
-        if (launch_->counters != nullptr) recorder_->add(current_, address, bytes, kind, instruction);
-    }
+    void access(const void* address, size_t bytes, AccessKind kind, const void* instruction);
+    void fence();
+    void index(const char* array, int64_t index, int line);
+
+    // Where a thread of this block is.
+    Place place(unsigned thread, int line) const;
 
     // Ends the launch with an error at the running thread, which never goes on.
     [[noreturn]] void fail(int code, const char* what);
@@ -79,6 +83,14 @@ class Block {
     void complete(Warp& warp, unsigned position);
     static void combine(const Meeting& meeting, Thread* lanes);
     [[noreturn]] void fail_deadlocked(int line);
+    [[noreturn]] void fail_outside_mask(unsigned mask, int line);
+    [[noreturn]] void fail_to_synchronise(const char* what);
+    // Synchronisation that does not reach all whom it names, of checked launches.
+    void check_barrier(int line);
+    void check_returned();
+    void check_meeting(const Meeting& meeting, unsigned warp);
+    void check_sources(const Meeting& meeting, unsigned warp);
+    void check_failure(const char* what);
 
     Launch* launch_ = nullptr;
     FiberPool pool_;
@@ -87,10 +99,13 @@ class Block {
     unsigned current_ = 0;       // running thread
     unsigned num_threads_ = 0, alive_ = 0, num_warps_ = 0;
     unsigned ready_warps_ = 0;  // warps that have ready lanes
-    unsigned random_ = 0;       // state of the order's generator; 0: in the order of their numbers
-    unsigned arrived_ = 0;      // threads at the barrier, and those with a true predicate
+    unsigned order_ = IN_ORDER;
+    unsigned random_ = 0;   // state of the order's generator
+    unsigned arrived_ = 0;  // threads at the barrier, and those with a true predicate
     int yes_ = 0;
-    Votes votes_{};  // of the last barrier
+    Votes votes_{};         // of the last barrier
+    int barrier_line_ = 0;  // of the thread that came first
+    unsigned barrier_thread_ = 0;
     uint64_t num_barriers_ = 0, num_shuffles_ = 0;
     std::unique_ptr<Recorder> recorder_;  // of counted launches
     unsigned numbered_[3] = {0, 0, 0};    // the extent of which index_ is

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <map>
 
-#include "block.h"
+#include "checker.h"
 
 namespace pagedlab {
 
@@ -157,7 +157,19 @@ void Block::fail_deadlocked(int line) {
                  where.c_str(), first.x, first.y, first.z);
         text += row;
     }
-    fail(LAUNCH_FAILED, (text + " " + std::to_string(num_threads_ - alive_) + " have returned").c_str());
+    text += " " + std::to_string(num_threads_ - alive_) + " have returned";
+    fail_to_synchronise(text.c_str());
+}
+
+void Block::fail_outside_mask(unsigned mask, int line) {
+    char text[100];
+    snprintf(text, sizeof text, "line %d: the mask %#x does not name the lane that calls", line, mask);
+    fail_to_synchronise(text);
+}
+
+void Block::fail_to_synchronise(const char* what) {
+    if (launch_->checks != nullptr) check_failure(what);
+    fail(LAUNCH_FAILED, what);
 }
 
 }  // namespace pagedlab

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "block.h"
+#include "checker.h"
 
 namespace pagedlab {
 
@@ -77,6 +77,14 @@ class Cores {
     unsigned helpers_ = 0, busy_ = 0;
 };
 
+// The block that comes at this place in the order: the numbers ascend, descend, or jump around.
+uint64_t block_at(uint64_t place, uint64_t count, unsigned seed) {
+    if (seed == IN_ORDER) return place;
+    if (seed == REVERSED) return count - 1 - place;
+    constexpr uint64_t PRIME = 104729;  // coprime to the count, unless it is a multiple
+    return count % PRIME == 0 ? place : (place * PRIME + seed) % count;
+}
+
 // Never destroyed: its detached threads outlive main().
 Cores& cores = *new Cores;
 
@@ -98,10 +106,17 @@ void pagedlab_start(unsigned num_cores) {
 
 // Runs a launch to its end, which its last fields describe.
 void pagedlab_launch(Launch* launch) {
-    parallel_for(uint64_t{launch->grid[0]} * launch->grid[1] * launch->grid[2], false, [&](uint64_t i) {
+    const uint64_t num_blocks = uint64_t{launch->grid[0]} * launch->grid[1] * launch->grid[2];
+    const auto run = [&](uint64_t i) {
         if (running_block == nullptr) running_block = new Block;  // lives as long as its thread
         if (launch->code_of_error == SUCCESS) running_block->run(*launch, i);
-    });
+    };
+    if (launch->checks == nullptr) {
+        parallel_for(num_blocks, false, run);
+    } else {
+        checker.begin_launch(*launch);
+        for (uint64_t i = 0; i < num_blocks; i++) run(block_at(i, num_blocks, launch->order_seed));
+    }
     fflush(stdout);
 }
 }

@@ -43,6 +43,40 @@ struct Range {
     bool holds(const void* address) const { return address >= begin && address < end; }
 };
 
+// Orders in which threads run; any other seed: at random.
+constexpr unsigned IN_ORDER = 0, REVERSED = 1;
+
+enum Verdict { OUT_OF_BOUNDS, MISALIGNED_ACCESS, DATA_RACE, UNINITIALISED_READ, BARRIER_DIVERGENCE };
+enum Space { GLOBAL, STATIC_SHARED, DYNAMIC_SHARED, ELSEWHERE };
+
+// Where a thread did something: at an instruction, or in a line of the source.
+struct Place {
+    unsigned block[3], thread[3];
+    const void* instruction;
+    int line, kind;  // kind: an AccessKind, −1 for none, −2 where there is no such thread
+};
+
+// One finding about a launch; `address` is an offset in shared memory, an address otherwise.
+struct Report {
+    int verdict, is_error, space;
+    Place access, other;
+    uint64_t address, bytes, count;
+    char text[400];  // more about it, where there is more
+};
+
+constexpr unsigned MAX_REPORTS = 64;
+
+// What a checked launch may do, and what it did.
+struct Checks {
+    const Range* arrays;  // of global memory, ascending
+    unsigned num_arrays;
+    const Range* shared_variables;  // offsets in static shared memory
+    unsigned num_shared_variables;
+    Range image;  // the whole module as it is loaded
+    unsigned num_reports;
+    Report reports[MAX_REPORTS];
+};
+
 struct Launch {
     const Kernel* kernel;
     const char* name;
@@ -57,6 +91,7 @@ struct Launch {
     unsigned grid[3], block[3];
     unsigned order_seed;
     Counters* counters;  // null: not counted
+    Checks* checks;      // null: not checked
 
     // What went wrong, if anything.
     int code_of_error;

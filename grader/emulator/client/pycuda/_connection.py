@@ -131,12 +131,17 @@ class Connection:
         """
         copied = b""
         if size and self._holds(pointer, size):
-            copied = pack_frame(b'{"verb":"copied","to":"%s","bytes":%d}' % (to.encode(), size))
+            header = b'{"verb":"copied","to":"%s","ptr":%d,"bytes":%d}' % (to.encode(), pointer, size)
+            copied = pack_frame(header)
         self.synchronize(function, copied)
         if not size:
             return self.memory[:0]
         self.check_range(function, pointer, size)
         return self.memory[pointer - self.base : pointer - self.base + size]
+
+    def describe_array(self, pointer: int, size: int, is_written: bool) -> None:
+        """Tell the device that an array lies there within its allocation, and whether it holds anything, for checks."""
+        self.send({"verb": "array", "ptr": pointer, "bytes": size, "written": is_written})
 
     def _holds(self, pointer: int, size: int) -> bool:
         position = bisect_right(self._starts, pointer) - 1

@@ -8,6 +8,13 @@ constexpr char kind_of() {
     return std::is_pointer_v<T> ? 'p' : std::is_integral_v<T> ? 'i' : std::is_floating_point_v<T> ? 'f' : 's';
 }
 
+template <class T>
+constexpr unsigned element_of() {
+    using Element = std::remove_pointer_t<T>;
+    if constexpr (std::is_pointer_v<T> && std::is_object_v<Element>) return sizeof(Element);
+    return 1;
+}
+
 template <class... Types>
 struct Layout {
     Argument arguments[sizeof...(Types) + 1] = {};
@@ -16,7 +23,7 @@ struct Layout {
     constexpr Layout() {
         unsigned i = 0;
         ((bytes = (bytes + alignof(Types) - 1) / alignof(Types) * alignof(Types),
-          arguments[i++] = {sizeof(Types), bytes, kind_of<Types>()}, bytes += sizeof(Types)),
+          arguments[i++] = {sizeof(Types), bytes, element_of<Types>(), kind_of<Types>()}, bytes += sizeof(Types)),
          ...);
     }
 };

@@ -10,7 +10,7 @@
 namespace pagedlab {
 
 struct Argument {
-    unsigned size, offset;
+    unsigned size, offset, element;  // element: bytes of what a pointer points to
     char kind;  // p pointer, i integer, f floating point, s anything else
 };
 
@@ -51,6 +51,7 @@ unsigned long long pagedlab_shuffle(unsigned mask, unsigned long long bits, int 
                                     int width, int line);
 unsigned long long pagedlab_collective(unsigned mask, unsigned long long bits, int operation, int line);
 unsigned pagedlab_active_mask();
+void pagedlab_fence();
 void pagedlab_atomic(const void* address, unsigned long bytes);
 bool pagedlab_compare_exchange(void* word, void* expected, const void* desired, unsigned long bytes);
 [[noreturn]] void pagedlab_trap(int line);

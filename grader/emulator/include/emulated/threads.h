@@ -33,10 +33,14 @@ inline int __syncthreads_and(int predicate, int line = __builtin_LINE()) {
 }
 
 inline void __threadfence_block() {
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    asm volatile("" ::: "memory");  // a block runs on one core
 }
 inline void __threadfence() {
+#ifdef PAGEDLAB_INSTRUMENTED
+    pagedlab_fence();
+#else
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
 }
 inline void __threadfence_system() {
     __threadfence();

@@ -1,0 +1,213 @@
+"""What the checker found, for people: where it was, which element of which array, what to do.
+
+A report is a dict: {"verdict", "is_error": bool (a remark costs no points), "kernel", "count": how often it was seen,
+"access": PLACE, "other": PLACE of the access that it conflicts with, or null, "address": such as "x[12]" or
+"shared tile[3]", "message": all of it in a few sentences}. A PLACE is {"kind": "load" | "store" | "atomic" | "",
+"file", "line", "block": [x, y, z], "thread": [x, y, z]}.
+"""
+
+import re
+from typing import Any
+
+from grader.emulator.arena import Arena
+from grader.emulator.native import LoadedModule, Place, Report
+
+VERDICTS = ("OUT_OF_BOUNDS", "MISALIGNED_ACCESS", "DATA_RACE", "UNINITIALISED_READ", "BARRIER_DIVERGENCE")
+VERDICT_ORDER = ("OUT_OF_BOUNDS", "MISALIGNED_ACCESS", "BARRIER_DIVERGENCE", "DATA_RACE", "UNINITIALISED_READ")
+GLOBAL, STATIC_SHARED, DYNAMIC_SHARED, ELSEWHERE = range(4)
+KINDS = ("load", "store", "load", "store", "atomic")
+NOBODY = -2
+DOES = {"load": "reads", "store": "writes", "atomic": "changes (atomically)", "": "uses"}
+
+
+class Memory:
+    """Names of addresses, as one launch of a kernel sees them."""
+
+    def __init__(
+        self, arena: Arena, arrays: dict[int, tuple[int, int]], module: LoadedModule, kernel: str, packed: bytes
+    ) -> None:
+        self.module = module
+        self.kernel = kernel
+        self._arena = arena
+        self._ranges = [arrays.get(begin, (begin, size)) for begin, size in arena.allocations()]
+        self._variables = {name: (module.base + at, size) for name, (at, size) in module.module.globals.items()}
+        self._arguments = module.pointer_arguments(kernel, packed)
+
+    def describe(self, space: int, address: int, size: int) -> tuple[str, str]:
+        """The name of what is at an address, and how far it is out of bounds (empty when it is not)."""
+        if space == STATIC_SHARED:
+            return self._static_shared(address, size)
+        if space == DYNAMIC_SHARED:
+            return self._dynamic_shared(address, size)
+        return self._global(address)
+
+    def _static_shared(self, offset: int, size_of_access: int) -> tuple[str, str]:
+        offset = _signed(offset)
+        variables = self.module.module.shared_variables
+        places = {symbol: (at, size) for symbol, (at, size, owner) in variables.items() if owner in (self.kernel, None)}
+        for symbol, (begin, size) in places.items():
+            if begin <= offset < begin + size:
+                return f"shared {_name(symbol)}[{(offset - begin) // size_of_access}]", ""
+        if not places:
+            return "shared memory", "this kernel has no shared variables"
+        nearest = min(places, key=lambda symbol: _distance(offset, *places[symbol]))
+        begin, size = places[nearest]
+        return f"shared {_name(nearest)}", _outside(offset, begin, size, f"shared {_name(nearest)}", 1)
+
+    def _dynamic_shared(self, offset: int, size: int) -> tuple[str, str]:
+        offset = _signed(offset)
+        name = f"byte {offset} of dynamic shared memory"
+        return name, ""
+
+    def _global(self, address: int) -> tuple[str, str]:
+        named = [(begin, size, name, element) for name, element, begin, size in self._named()]
+        inside = [entry for entry in named if entry[0] <= address < entry[0] + entry[1]]
+        if inside:
+            begin, _, name, element = inside[0]
+            return f"{name}[{(address - begin) // element}]", ""
+        if not self._arena.base <= address < self._arena.base + self._arena.size:
+            what = "a null pointer" if address < 1 << 16 else "no device memory: is it a pointer of the host?"
+            return f"address {address:#x}", what
+        freed = self._arena.freed(address)
+        if freed is not None:
+            return f"address {address:#x}", f"memory of {freed} bytes that was freed before the launch"
+        if not named:
+            return f"address {address:#x}", self._arena.describe(address)
+        begin, size, name, element = min(named, key=lambda entry: _distance(address, entry[0], entry[1]))
+        return f"{name}[{(address - begin) // element}]", _outside(address, begin, size, name, element)
+
+    def _named(self) -> list[tuple[str, int, int, int]]:
+        """(name, bytes of an element, begin, bytes) of each array, those of arguments first."""
+        found = []
+        unnamed = dict(self._ranges)
+        for name, element, pointer in self._arguments:
+            for begin, size in self._ranges:
+                if begin <= pointer < begin + max(size, 1):
+                    found.append((name, element, pointer, begin + size - pointer))
+                    unnamed.pop(begin, None)
+        variables = [(name, 1, begin, size) for name, (begin, size) in self._variables.items()]
+        rest = [(f"an array of {size} bytes", 1, begin, size) for begin, size in unnamed.items()]
+        return [*found, *variables, *rest]
+
+
+def readable(report: Report, memory: Memory) -> dict[str, Any]:
+    """One report of the checker as a dict, see the module's docstring."""
+    verdict = VERDICTS[report.verdict]
+    access = _place(report.access, memory)
+    other = None if report.other.kind == NOBODY else _place(report.other, memory)
+    name, outside = "", ""
+    if not report.text or report.space != ELSEWHERE:
+        name, outside = memory.describe(report.space, report.address, report.bytes)
+    text = report.text.decode("utf-8", "replace")
+    found = {
+        "verdict": verdict,
+        "is_error": bool(report.is_error),
+        "kernel": memory.kernel,
+        "count": report.count,
+        "access": access,
+        "other": other,
+        "address": name,
+    }
+    found["message"] = _message(found, outside, text, report)
+    return found
+
+
+def merged(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first of each kind and line, with the count of all; errors first, causes before what follows from them."""
+    kept: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for report in reports:
+        key = (
+            report["verdict"],
+            report["is_error"],
+            report["kernel"],
+            report["access"]["file"],
+            report["access"]["line"],
+        )
+        if key in kept:
+            kept[key]["count"] += report["count"]
+        else:
+            kept[key] = report
+    return sorted(kept.values(), key=lambda report: (not report["is_error"], VERDICT_ORDER.index(report["verdict"])))
+
+
+def _message(found: dict[str, Any], outside: str, text: str, report: Report) -> str:
+    access, other, name = found["access"], found["other"], found["address"]
+    where = f"{access['file']}:{access['line']}"
+    who = f"thread {_triple(access['thread'])} of block {_triple(access['block'])}"
+    does = DOES[access["kind"]]
+    if found["verdict"] == "OUT_OF_BOUNDS":
+        what = f"uses {text}" if text else f"{does} {name}, {outside}" if outside else f"{does} {name}"
+        return f"{where}: {who} {what}. Compare the index with the size before you use it."
+    if found["verdict"] == "MISALIGNED_ACCESS":
+        return (
+            f"{where}: {who} {does} {report.bytes} bytes at {name}, which is no multiple of {report.bytes} bytes. "
+            "A vector must begin at a multiple of its size: use single elements where the address may be any."
+        )
+    if found["verdict"] == "UNINITIALISED_READ":
+        return f"{where}: {who} {does} {name}, which nobody has written. Write all of it first, the tail too."
+    if found["verdict"] == "DATA_RACE":
+        return f"{where}: {who} {does} {name}, which {_race(access, other)}"
+    return f"{where}: {text}. {_barrier_advice(found)}"
+
+
+def _race(access: dict[str, Any], other: dict[str, Any]) -> str:
+    """What another thread does to the same element, and the cure."""
+    doing = {"load": "reads", "store": "writes", "atomic": "changes atomically", "": "uses"}[other["kind"]]
+    who = f"thread {_triple(other['thread'])}"
+    line = f"in line {other['line']}"
+    if access["block"] != other["block"]:
+        return (
+            f"{who} of block {_triple(other['block'])} {doing} {line}. Blocks run in any order: let one block alone "
+            "use the element, or use an atomic function."
+        )
+    return f"{who} of the same block {doing} {line}, with no barrier in between: put __syncthreads() between the two."
+
+
+def _barrier_advice(found: dict[str, Any]) -> str:
+    return "All threads of a block must reach the same barrier, and all lanes that a mask names must call the function."
+
+
+def _place(place: Place, memory: Memory) -> dict[str, Any]:
+    file, line = memory.module.source_line(place.instruction) if place.instruction else ("", place.line)
+    kind = KINDS[place.kind] if place.kind >= 0 else ""
+    return {
+        "kind": kind,
+        "file": file or memory.module.module.source_name,
+        "line": line,
+        "block": list(place.block),
+        "thread": list(place.thread),
+    }
+
+
+def _outside(address: int, begin: int, size: int, name: str, element: int) -> str:
+    has = (
+        f"{name} has {size // element:,} element{'s' if size // element != 1 else ''}"
+        if element > 1
+        else f"{name} has {size:,} bytes"
+    )
+    if address < begin:
+        return f"{begin - address:,} bytes before its begin: {has}"
+    past = address - begin - size
+    return f"{f'{past:,} bytes' if past else 'just'} past its end: {has}"
+
+
+def _distance(address: int, begin: int, size: int) -> int:
+    return begin - address if address < begin else max(address - begin - size, 0)
+
+
+def _signed(offset: int) -> int:
+    return offset - 2**64 if offset >= 2**63 else offset
+
+
+def _triple(index: list[int]) -> str:
+    return f"({','.join(map(str, index))})"
+
+
+def _name(symbol: str) -> str:
+    """The name of a variable in a mangled symbol: its last part."""
+    name = symbol
+    for length in re.finditer(r"\d+", symbol):
+        part = symbol[length.end() : length.end() + int(length[0])]
+        if len(part) == int(length[0]):
+            name = part
+    return name

@@ -1,0 +1,108 @@
+// What a checked launch asks at its barriers, fences and warp collectives: does everybody take part?
+#include <cstdio>
+
+#include "checker.h"
+
+namespace pagedlab {
+
+namespace {
+
+constexpr Place nobody = {{}, {}, nullptr, 0, -2};
+
+void describe(Report* report, const Place& other, const char* text) {
+    if (report == nullptr) return;
+    report->space = ELSEWHERE;
+    report->other = other;
+    snprintf(report->text, sizeof report->text, "%s", text);
+}
+
+unsigned count(unsigned lanes) {
+    return static_cast<unsigned>(__builtin_popcount(lanes));
+}
+
+}  // namespace
+
+void Block::access(const void* address, size_t bytes, AccessKind kind, const void* instruction) {
+    if (launch_->counters != nullptr) recorder_->add(current_, address, bytes, kind, instruction);
+    if (launch_->checks != nullptr) checker.access(current_, address, bytes, kind, instruction);
+}
+
+void Block::fence() {
+    if (launch_->checks != nullptr) checker.fence(current_);
+}
+
+void Block::index(const char* array, int64_t index, int line) {
+    if (launch_->checks != nullptr) checker.index(current_, array, index, line);
+}
+
+Place Block::place(unsigned thread, int line) const {
+    const uint3 index = index_[thread], block = block_index;
+    return {{block.x, block.y, block.z}, {index.x, index.y, index.z}, nullptr, line, -1};
+}
+
+// The running thread comes to a barrier, which must be the one at which the others are.
+void Block::check_barrier(int line) {
+    if (arrived_ == 0) {
+        barrier_line_ = line;
+        barrier_thread_ = current_;
+    } else if (line != barrier_line_) {
+        char text[200];
+        snprintf(text, sizeof text, "the barrier in line %d meets the one in line %d", line, barrier_line_);
+        Report* found = checker.report(BARRIER_DIVERGENCE, true, place(current_, line));
+        describe(found, place(barrier_thread_, barrier_line_), text);
+    }
+}
+
+// A barrier opens, and threads have returned without it: an error when they did work before.
+void Block::check_returned() {
+    const unsigned num_returned = num_threads_ - alive_;
+    for (const bool worked : {true, false}) {
+        for (unsigned t = 0; t < num_threads_; t++) {
+            if ((warps_[t / WARP].alive >> t % WARP & 1) || checker.worked(t) != worked) continue;
+            char text[200];
+            snprintf(text, sizeof text, "%u threads wait at this barrier, %u have returned without it",
+                     alive_, num_returned);
+            describe(checker.report(BARRIER_DIVERGENCE, worked, place(barrier_thread_, barrier_line_)),
+                     place(t, 0), text);
+            return;
+        }
+    }
+}
+
+void Block::check_meeting(const Meeting& meeting, unsigned warp) {
+    const unsigned initial =
+        num_threads_ - warp * WARP >= WARP ? ~0u : (1u << (num_threads_ - warp * WARP)) - 1;
+    checker.meet(warp, meeting.arrived, meeting.arrived == initial);
+    const unsigned missing = meeting.mask & ~meeting.arrived;
+    if (missing != 0) {
+        const bool is_error = (missing & initial) != 0;
+        const auto lane = static_cast<unsigned>(__builtin_ctz(is_error ? missing & initial : missing));
+        char text[200];
+        snprintf(text, sizeof text, "the mask %#x names %u lanes that %s, lane %u the first", meeting.mask,
+                 count(missing), is_error ? "have returned" : "the block does not have", lane);
+        const unsigned first = warp * WARP + static_cast<unsigned>(__builtin_ctz(meeting.arrived));
+        Report* found = checker.report(BARRIER_DIVERGENCE, is_error, place(first, threads_[first].line));
+        describe(found, is_error ? place(warp * WARP + lane, 0) : nobody, text);
+    }
+    if (meeting.operation >= SHUFFLE) check_sources(meeting, warp);
+}
+
+void Block::check_sources(const Meeting& meeting, unsigned warp) {
+    for (unsigned rest = meeting.arrived; rest != 0; rest &= rest - 1) {
+        const unsigned thread = warp * WARP + static_cast<unsigned>(__builtin_ctz(rest));
+        const unsigned source = static_cast<unsigned>(threads_[thread].source_lane) % WARP;
+        if (meeting.arrived >> source & 1) continue;
+        char text[200];
+        snprintf(text, sizeof text, "lane %u reads the value of lane %u, which takes no part", thread % WARP,
+                 source);
+        describe(checker.report(BARRIER_DIVERGENCE, true, place(thread, threads_[thread].line)), nobody,
+                 text);
+    }
+}
+
+void Block::check_failure(const char* what) {
+    describe(checker.report(BARRIER_DIVERGENCE, true, place(current_, threads_[current_].line)), nobody,
+             what);
+}
+
+}  // namespace pagedlab
