@@ -141,28 +141,28 @@ void Block::fiber_loop() {
         const int next = next_ready();
         if (next < 0 && alive_ > 0) fail_deadlocked(0);
         Fiber* self = fiber_;
-        void* to = scheduler_;
-        if (next >= 0) {
-            enter(static_cast<unsigned>(next));
-            if (threads_[next].stack_pointer == nullptr) continue;  // not started yet: run it here
-            to = threads_[next].stack_pointer;
-            fiber_ = threads_[next].fiber;
-        }
+        void* to = next < 0 ? scheduler_ : enter(static_cast<unsigned>(next));
+        if (to == nullptr) continue;  // not started yet: run it here
         pool_.give_back(self);
         switch_stack(&self->stack_pointer, to);
     }
 }
 
-inline void Block::enter(unsigned thread) {
+// Makes a thread the running one; returns where it goes on, null when it has not started yet.
+inline void* Block::enter(unsigned thread) {
     current_ = thread;
-    // The end of the stack that most likely comes after this one is not in the nearest cache.
-    const char* upcoming = static_cast<const char*>(threads_[thread + 1].stack_pointer);
-    for (size_t line = 0; line < 3; line++) __builtin_prefetch(upcoming + line * 64);
     if (is_row_) {
         thread_index.x = thread;
     } else {
         thread_index = index_[thread];
     }
+    void* to = threads_[thread].stack_pointer;
+    if (to == nullptr) return nullptr;
+    fiber_ = threads_[thread].fiber;
+    // The end of the stack that most likely comes after this one is not in the nearest cache.
+    const char* upcoming = static_cast<const char*>(threads_[thread + 1].stack_pointer);
+    for (size_t line = 0; line < 3; line++) __builtin_prefetch(upcoming + line * 64);
+    return to;
 }
 
 inline void Block::wait(int line) {
@@ -171,11 +171,8 @@ inline void Block::wait(int line) {
     Thread& self = threads_[current_];
     self.line = line;
     self.fiber = fiber_;
-    enter(static_cast<unsigned>(next));
-    void* to = threads_[next].stack_pointer;
-    if (to != nullptr) {
-        fiber_ = threads_[next].fiber;
-    } else {
+    void* to = enter(static_cast<unsigned>(next));
+    if (to == nullptr) {
         fiber_ = pool_.take();
         to = fiber_->stack_pointer;
     }

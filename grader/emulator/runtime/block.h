@@ -74,7 +74,7 @@ class Block {
   private:
     void prepare(Launch& launch, uint64_t index);
     void number_threads(const unsigned* extent);
-    void enter(unsigned thread);
+    void* enter(unsigned thread);
     void wait(int line);
     int next_ready();
     void finish_thread();
