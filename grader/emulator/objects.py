@@ -28,6 +28,8 @@ class ObjectFile(NamedTuple):
     """What is loaded: name to address in the file and bytes."""
     symbols: list[Symbol]
     """Those that are defined in these sections."""
+    undefined: list[str]
+    """The names of those that the file needs of others."""
 
 
 def read_object(content: bytes) -> ObjectFile:
@@ -40,20 +42,23 @@ def _read_elf(content: bytes) -> ObjectFile:
     headers = [struct.unpack_from("<IIQQQQIIQQ", content, table + i * entry) for i in range(count)]
     names = [_text(content, headers[names_at][4] + header[0]) for header in headers]
     names = [CODE if name == ".text" else name for name in names]
-    symbols = []
+    symbols, undefined = [], set()
     for _, kind, _, _, begin, size, link, *_ in headers:
         if kind != _ELF_SYMBOLS:
             continue
         for name, _, _, section, address, bytes in struct.iter_unpack("<IBBHQQ", content[begin : begin + size]):
+            if section == 0:
+                undefined.add(_text(content, headers[link][4] + name).partition("@")[0])
             if 0 < section < count:
                 where = THREAD_LOCAL if headers[section][2] & _ELF_IS_THREAD_LOCAL else names[section]
                 symbols.append(Symbol(_text(content, headers[link][4] + name), where, address, bytes))
     loaded = {names[i]: (header[3], header[5]) for i, header in enumerate(headers) if header[2] & _ELF_IS_LOADED}
-    return ObjectFile(loaded, symbols)
+    return ObjectFile(loaded, symbols, sorted(undefined - {""}))
 
 
 def _read_mach_o(content: bytes) -> ObjectFile:
     sections: list[tuple[str, int, int, bool]] = []  # name, address, bytes, whether thread-local
+    undefined: list[str] = []
     found: list[tuple[str, int, int]] = []  # name, position of its section, address
     position = 32
     for _ in range(struct.unpack_from("<I", content, 16)[0]):
@@ -69,7 +74,9 @@ def _read_mach_o(content: bytes) -> ObjectFile:
         elif command == _SYMBOLS:
             first, count, names, _ = struct.unpack_from("<IIII", content, position + 8)
             for name, kind, section, _, address in struct.iter_unpack("<IBBHQ", content[first:][: 16 * count]):
-                if not kind & _STAB and kind & _IN_SECTION == _IN_SECTION:
+                if not kind & (_STAB | _IN_SECTION):
+                    undefined.append(_text(content, names + name).removeprefix("_"))
+                elif not kind & _STAB and kind & _IN_SECTION == _IN_SECTION:
                     found.append((_text(content, names + name), section - 1, address))
         position += length
     block = min((begin for _, begin, _, is_thread_local in sections if is_thread_local), default=0)
@@ -81,7 +88,7 @@ def _read_mach_o(content: bytes) -> ObjectFile:
         if is_thread_local:
             where, address = THREAD_LOCAL, address - block
         symbols.append(Symbol(name.removeprefix("_").removesuffix(_INITIAL), where, address, extent))
-    return ObjectFile({name: (begin, size) for name, begin, size, _ in sections}, symbols)
+    return ObjectFile({name: (begin, size) for name, begin, size, _ in sections}, symbols, undefined)
 
 
 def _text(content: bytes, begin: int) -> str:

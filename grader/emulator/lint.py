@@ -1,0 +1,394 @@
+"""Refuses kernels that could switch the hooks off, call what no GPU has, or find out whether they are watched.
+
+Four looks, each at what the compiler really sees: the preprocessed text of both builds (`check_text`), the calls that
+are left after optimisation (`check_calls`), and the symbols and sections of the object file (`check_object`).
+
+What no look can find: a kernel with undefined behaviour, or whose result depends on the order of its blocks, may do
+different things in the two builds. The checker reports the first, the orders of a checked launch the second.
+"""
+
+import functools
+import itertools
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from grader.emulator.objects import ObjectFile
+from grader.emulator.source import SourceError
+
+HEADERS = Path(__file__).resolve().parent / "include"
+DUMP = "-fdump-tree-optimized-lineno-uid"
+
+_RAW_STRING = r'(?:u8|[uUL])?R"(?P<end>[^(\s]*)\(.*?\)(?P=end)"'
+_TOKEN = re.compile(
+    r"""(?P<blank>\s+)
+      | (?P<directive>^[ \t]*\#[^\n]*)
+      | (?P<string>(?:u8|[uUL])?R"(?P<end>[^(\s]*)\(.*?\)(?P=end)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*')
+      | (?P<name>[^\W\d][\w$]*)
+      | (?P<number>\.?\d(?:[eEpP][+-]|[\w.]|'\w)*)
+      | (?P<mark>::|<:(?!:[^:>])|:>|<%|%>|%:|.)""",
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
+)
+_MARKER = re.compile(r'^# (\d+) "((?:\\.|[^"\\\n])*)"((?: \d)*)$', re.MULTILINE)
+
+_ATTRIBUTES = re.compile(
+    "aligned?|always_inline|assume|assume_aligned|carries_dependency|cold|const(?:ant)?|deprecated|device(?:_builtin)?|"
+    "fallthrough|flatten|format|global|gnu_inline|host|hot|launch_bounds|likely|malloc|managed|may_alias|maybe_unused|"
+    "no_unique_address|nodiscard|noinline|nonnull|noreturn|nothrow|nv_pure|packed|pure|returns_nonnull|shared|unlikely|"
+    "unused|used|warn_unused_result"
+)
+_PRAGMAS = re.compile(
+    r"#\s*pragma\s+(?:once|(?:no)?unroll|GCC\s+(?:unroll|ivdep|diagnostic)|clang\s+(?:loop|diagnostic)|nv_\w+|"
+    r"hd_warning_disable|diag_\w+|(?:end)?region|message|pack|STDC)\b"
+)
+_BUILTINS = re.compile(
+    r"__builtin_(?:expect\w*|assume\w*|unreachable|prefetch|popcount\w*|(?:cl|ct)z\w*|ffs\w*|parity\w*|bswap\w+|"
+    r"is_constant_evaluated|bit_cast|offsetof|addressof|huge_val\w*|inf\w*|nanf?|is(?:nan|inf|finite|normal|less|"
+    r"greater|lessequal|greaterequal|unordered)\w*|signbit\w*|fpclassify|(?:add|sub|mul)\w*_overflow|LINE|FILE|FUNCTION|"
+    r"(?:fabs|sqrt|fma|fmin|fmax|floor|ceil|trunc|rint|round|exp|exp2|log|log2|pow|copysign|sin|cos|tan|tanh|erf)[fl]?|"
+    r"mem(?:cpy|move|set))"
+)
+_HOST_HEADERS = re.compile(r"(?:^|/)(?:\w*intrin\.h|cpuid\.h|arm_\w+\.h|atomic|atomic_base\.h|stdatomic\.h)$")
+_RESERVED = re.compile(
+    r"pagedlab|PAGEDLAB|__(?:tsan|asan|ubsan|msan|lsan|hwasan|sanitizer|wrap|real)_|__cxa_|__cxxabiv1|__gnu_cxx|"
+    r"__cyg_profile|__exchange_and_add|__atomic|__sync_|__c11_atomic|__opencl_atomic"
+)
+# What our own macros make of a student's text: none of it does more than the word that the student wrote.
+_EXPANSIONS = re.compile(
+    r"pagedlab_printf|pagedlab_assert_failed|pagedlab_dynamic_shared|pagedlab :: DynamicShared <|"
+    r"pagedlab :: Kernel pagedlab_kernel_\w+ =|pagedlab :: Entry <|pagedlab_kernel_\w+ = pagedlab"
+)
+
+_SAME = (
+    "here the text is another one when memory accesses are checked: a kernel must be the same program whether it is "
+    "checked or not, so do not ask how it is compiled"
+)
+_CONSTRUCTED = "a variable outside of functions needs a constant as its value: a GPU runs no constructors"
+_INDIRECT = (
+    "which function is called here is known only when the kernel runs: choose with if, or make the function a template "
+    "argument; pointers to functions and virtual functions are not emulated"
+)
+_ONLY_DEVICE = "a kernel can call CUDA's device functions and its own only"
+
+_COMMENT = re.compile(
+    _RAW_STRING + r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?(?:\*/|\Z)""", re.DOTALL
+)
+_PLACE = re.compile(r"\[([^\]\n]*:\d+):\d+\] ")
+_INDIRECT_CALL = re.compile(
+    r'\s*(?:[^"=]*? = (?:\{v\} )?)?(?:OBJ_TYPE_REF\(.*?\)|<<< Unknown tree.*?>>>|[\w.]*_\d+(?:\(D\))?) \('
+)
+_MATH = (
+    "a?(?:cos|sin|tan)h?|atan2|cbrt|ceil|copysign|erfc?|exp(?:10|2|m1)?|fabs|fdim|floor|fm(?:a|ax|in|od)|frexp|hypot|"
+    "i?logb|[jy][01n]|ldexp|lgamma|l?l?rint|l?l?round|log(?:10|1p|2)?|modf|nearbyint|nextafter|nexttoward|pow|"
+    "remainder|remquo|roundeven|scalbl?n|sincos|sqrt|tgamma|trunc"
+)
+_PROVIDED = re.compile(
+    rf"(?:{_MATH})[fl]?|(?:__wrap_)?mem(?:cpy|move|set)|__tsan_(?!atomic|volatile)\w+|__ubsan_handle_\w+|pagedlab_\w+|"
+    "threadIdx|blockIdx|blockDim|gridDim|__tls_get_addr|_GLOBAL_OFFSET_TABLE_|"
+    "_ITM_\\w+|__gmon_start__|__cxa_finalize"
+)
+_HOST_SECTIONS = re.compile(r"\.data(?!\.rel\.ro)|\.bss|__data|__bss|__common")
+_OWN_SYMBOLS = re.compile(r"pagedlab_kernel_\w+|pagedlab_shared|completed\.\d+|__dso_handle|__TMC_END__")
+
+
+class Token(NamedTuple):
+    text: str
+    kind: str
+    file: str
+    line: int
+
+
+class Foreign(NamedTuple):
+    """Text that a header of the system or of the kit's gave where the student's text included it."""
+
+    include: Token
+    lines: list[str]
+
+
+class Preprocessed(NamedTuple):
+    own: list[Token]
+    foreign: list[Foreign]
+
+
+def check_text(plain: Sequence[str], instrumented: Sequence[str], text: str) -> None:
+    """Look at what two compiler commands make of a source. Raises SourceError."""
+    _check_directives(text, "kernel.cu")
+    with ThreadPoolExecutor(2) as pool:
+        (output, log), (other, other_log) = pool.map(
+            lambda command: _preprocessed(command, text), (plain, instrumented)
+        )
+    folders = [Path(part[2:]).resolve() for part in plain if part.startswith("-I")]
+    if log:
+        raise SourceError(log)
+    if other_log:
+        where = re.search(r"^(.+:\d+):\d+: (?:fatal )?error:", other_log, re.MULTILINE)
+        raise SourceError(f"{where[1] if where else 'kernel.cu'}: error: {_SAME}\n")
+    program = _scan(output, folders)
+    _compare(program.own, _scan(other, folders).own)
+    for i in range(len(program.own)):
+        _check_token(program.own, i)
+    _compare_foreign(plain, program.foreign)
+
+
+# Preprocessing
+
+
+def _preprocessed(command: Sequence[str], text: str) -> tuple[str, str]:
+    """What a compiler command makes of a text without compiling it, with the directives in it; else its messages."""
+    swapped = ["-imacros" if part == "-include" else part for part in command]
+    result = subprocess.run(
+        [*swapped, "-E", "-dDI", "-Werror=date-time", "-x", "c++", "-"],
+        input=text.encode(),
+        capture_output=True,
+        env={**os.environ, "LC_ALL": "C"},
+    )
+    return result.stdout.decode("utf-8", "replace"), result.stderr.decode(
+        "utf-8", "replace"
+    ) if result.returncode else ""
+
+
+def _scan(output: str, folders: Sequence[Path]) -> Preprocessed:
+    """The student's tokens, and what foreign headers gave, by the compiler's marks of where a file begins and ends."""
+    own: list[Token] = []
+    foreign: list[Foreign] = []
+    places: list[tuple[str, int]] = []  # in the files that include the one that is read
+    file, line, position = "kernel.cu", 1, 0
+    while position < len(output):
+        match = _TOKEN.match(output, position)
+        assert match
+        position = match.end()
+        marker = _MARKER.fullmatch(match[0]) if match.lastgroup == "directive" else None
+        if marker is None:
+            if match.lastgroup != "blank":
+                own.append(Token(match[0].strip(), str(match.lastgroup), file, line))
+            line += match[0].count("\n")
+            continue
+        flags = marker[3].split()
+        if "1" in flags and _is_foreign(marker[2], flags):
+            include = own[-1] if own else Token("", "directive", file, line)
+            end = _end_of_file(output, position)
+            foreign.append(Foreign(include, _text_lines(output[position : end.start()])))
+            refused = next(
+                (m[2] for m in _MARKER.finditer(output, marker.start(), end.start()) if _HOST_HEADERS.search(m[2])),
+                None,
+            )
+            if own and refused:
+                raise _error(
+                    include,
+                    f"{refused.rpartition('/')[2]}, which this includes, is for programs of the host: {_ONLY_DEVICE}",
+                )
+            position, marker = end.end(), end
+        elif "1" in flags:
+            if not any(Path(marker[2]).resolve().is_relative_to(folder) for folder in folders):
+                raise _error(
+                    own[-1], "a kernel can include CUDA's and C++'s headers, and files in the folders of include_dirs"
+                )
+            _check_directives(Path(marker[2]).read_text("utf-8", "replace"), marker[2])
+            places.append((file, line))
+        elif "2" in flags and places:
+            places.pop()
+        file, line = marker[2], int(marker[1]) - 1
+    return Preprocessed(own, foreign)
+
+
+def _is_foreign(name: str, flags: Sequence[str]) -> bool:
+    """Whether a file that the compiler enters is the system's or the kit's."""
+    return "3" in flags or name.startswith("<") or Path(name).resolve().is_relative_to(HEADERS)
+
+
+def _end_of_file(output: str, position: int) -> "re.Match[str]":
+    """The mark at which the file ends that begins at `position`."""
+    depth = 1
+    for marker in _MARKER.finditer(output, position):
+        depth += ("1" in marker[3].split()) - ("2" in marker[3].split())
+        if depth == 0:
+            return marker
+    raise SourceError("kernel.cu:1: error: an included file does not end\n")
+
+
+def _text_lines(output: str) -> list[str]:
+    return [line for line in output.splitlines() if line.strip() and (line[0] != "#" or line.startswith("#pragma"))]
+
+
+def _error(token: Token, message: str) -> SourceError:
+    return SourceError(f"{token.file}:{token.line}: error: {message}\n")
+
+
+# The program must be the same
+
+
+def _compare(plain: Sequence[Token], instrumented: Sequence[Token]) -> None:
+    first, second = _normal(plain), _normal(instrumented)
+    for a, b in itertools.zip_longest(first, second):
+        if a is None or b is None or a.text != b.text:
+            raise _error(a or b, _SAME)
+
+
+def _normal(tokens: Sequence[Token]) -> list[Token]:
+    """Without what the kit's macros put into one build only: a flattened kernel, and functions that are inlined."""
+    kept: list[Token] = []
+    for token in tokens:
+        kept += [token] if token.text != "noinline" else []
+        if [token.text for token in kept[-6:]] == ["__attribute__", "(", "(", "flatten", ")", ")"]:
+            del kept[-6:]
+    return kept
+
+
+def _compare_foreign(command: Sequence[str], foreign: Sequence[Foreign]) -> None:
+    """Headers must say what they say without the student's macros."""
+    included = [part for part in foreign if part.lines and part.include.text.startswith("#include")]
+    if not included:
+        return
+    output, log = _preprocessed(command, "".join(f"{part.include.text}\n" for part in included))
+    clean = [part.lines for part in _scan(output, []).foreign if part.include.text.startswith("#include")]
+    for part, lines in itertools.zip_longest(included, [] if log else clean):
+        if part is not None and part.lines != lines:
+            raise _error(part.include, "a macro in front changes what this header says: include the header first")
+
+
+# What is refused in the student's text
+
+
+def _check_directives(text: str, file: str) -> None:
+    """What must be seen before preprocessing: marks of files, which the compiler would believe."""
+    line = 1
+    for match in _TOKEN.finditer(_without_comments(text.replace("\\\n", ""))):
+        where = Token(match[0], str(match.lastgroup), file, line)
+        named = re.match(r'\s*#\s*line\s+(\d+)(?:\s+"([^"]*)")?', match[0])
+        if match.lastgroup == "directive" and re.match(r"\s*#\s*\d", match[0]):
+            raise _error(where, "# and a number is what compilers write: a source uses #line")
+        if match[0] in ("%:", "??"):
+            raise _error(where, f"write {match[0]} as #")
+        if named:
+            if not re.fullmatch(r"[\w./ -]*", named[2] or ""):
+                raise _error(where, "the name in a #line consists of letters, digits, '.', '/', '-' and '_'")
+            file, line = named[2] or file, int(named[1]) - 1
+        line += match[0].count("\n")
+
+
+def _without_comments(text: str) -> str:
+    def blank(match: "re.Match[str]") -> str:
+        return match[0] if match[0][0] != "/" else " " + "\n" * match[0].count("\n")
+
+    return _COMMENT.sub(blank, text)
+
+
+def _check_token(tokens: Sequence[Token], i: int) -> None:
+    token = tokens[i]
+    if token.kind == "directive":
+        _check_directive(token)
+    elif token.kind == "name":
+        _check_name(tokens, i)
+    elif token.text in ("<:", ":>", "<%", "%>"):
+        raise _error(token, f"{token.text} is another spelling of a bracket: write the bracket")
+    elif token.text == "[" and _words(tokens, i, 2) == "[ [":
+        _check_attributes(tokens, i + 2)
+
+
+def _check_directive(token: Token) -> None:
+    changed = re.match(r"#\s*(?:define|undef)\s+(\w+)", token.text)
+    if changed and (changed[1] in _own_macros() or _RESERVED.match(changed[1])):
+        raise _error(token, f"{changed[1]} belongs to CUDA: give your macro another name")
+    if not changed and not re.match(r"#\s*include\b", token.text) and not _PRAGMAS.match(token.text):
+        words = " ".join(token.text.split()[:3])
+        raise _error(token, f"{words} changes how the compiler works and means nothing to nvcc: remove it")
+
+
+def _check_name(tokens: Sequence[Token], i: int) -> None:
+    token, name = tokens[i], tokens[i].text
+    if name in ("asm", "__asm", "__asm__"):
+        raise _error(token, f"{name}: inline PTX (asm) is not emulated; use a GPU for this kernel")
+    if name in ("__attribute__", "__attribute"):
+        _check_attributes(tokens, i + 3)
+    if name == "noinline" and _words(tokens, i - 1, 1) == "::":
+        raise _error(token, "write __noinline__, as CUDA does")
+    if name.startswith("__builtin_") and not _BUILTINS.fullmatch(name):
+        raise _error(token, f"{name} belongs to the compiler: {_ONLY_DEVICE}")
+    if name == "goto" and _words(tokens, i + 1, 1) == "*":
+        raise _error(token, "goto takes the name of a label, as in CUDA")
+    if _RESERVED.match(name) and not _EXPANSIONS.match(_words(tokens, i, 4)):
+        raise _error(token, f"{name} belongs to the emulator or the compiler: {_ONLY_DEVICE}")
+
+
+def _check_attributes(tokens: Sequence[Token], begin: int) -> None:
+    """The attributes between two opening and two closing brackets."""
+    depth = 0
+    for i in range(begin, len(tokens)):
+        text = tokens[i].text
+        depth += (text in "([") - (text in ")]")
+        if depth < 0:
+            return
+        if depth or tokens[i].kind != "name" or _words(tokens, i + 1, 1) == "::":
+            continue
+        is_global = text == "section" and re.fullmatch(r'\( "[\w,]*pagedlab_globals" \)', _words(tokens, i + 1, 3))
+        if not _ATTRIBUTES.fullmatch(text.strip("_")) and not is_global:
+            raise _error(
+                tokens[i], f"the attribute {text} is not CUDA's, and code of which is so marked is not emulated"
+            )
+
+
+def _words(tokens: Sequence[Token], begin: int, count: int) -> str:
+    return " ".join(token.text for token in tokens[max(begin, 0) : begin + count])
+
+
+@functools.cache
+def _own_macros() -> set[str]:
+    """The macros of the kit's headers on which builds rely."""
+    text = "".join(path.read_text("utf-8") for path in HEADERS.rglob("*") if path.is_file())
+    return {name for name in re.findall(r"#\s*define\s+(\w+)", text) if name.startswith("__")} | {"noinline"}
+
+
+# What the compiler made of it
+
+
+def check_calls(dump: str) -> None:
+    """Look at the calls that are left in a plain build, by the compiler's dump of it. Raises SourceError."""
+    for line in dump.splitlines():
+        if " (" in line and _INDIRECT_CALL.match(_PLACE.sub("", line)):
+            raise SourceError(f"{_place(line)}: error: {_INDIRECT}\n")
+
+
+def check_object(module: ObjectFile, dump: str) -> None:
+    """Look at the symbols of a module; the dump, of a plain build, gives the lines. Raises SourceError."""
+    for name in module.undefined:
+        if not _PROVIDED.fullmatch(name):
+            raise _symbol_error(dump, name, f"{{}} is called, but it is no device function: {_ONLY_DEVICE}")
+    for symbol in module.symbols:
+        name = symbol.name
+        if name.startswith("_GLOBAL__sub_"):
+            raise SourceError(f"{_place_in_function(dump, name)}: error: {_CONSTRUCTED}\n")
+        if _OWN_SYMBOLS.fullmatch(name):
+            continue
+        if _PROVIDED.fullmatch(name):
+            raise _symbol_error(
+                dump, name, "{} is a name of CUDA's, of the C library or of the emulator: choose another"
+            )
+        if symbol.size and _HOST_SECTIONS.match(symbol.section) and not name.startswith((".L", "L")):
+            raise _symbol_error(
+                dump, name, "{} is a variable of the host: write __device__ in front, or make it constexpr"
+            )
+
+
+def _symbol_error(dump: str, symbol: str, message: str) -> SourceError:
+    """An error at the first line that mentions a symbol."""
+    plain = symbol
+    if symbol.startswith("_Z"):
+        plain = subprocess.run(["c++filt", symbol], capture_output=True, text=True).stdout.strip()
+    word = re.split(r"[(<]", plain)[0].rpartition("::")[2]
+    mentions = re.findall(rf"^.*\b{re.escape(word)}D\.\d.*$", dump, re.MULTILINE)
+    place = next(filter(None, map(_place, mentions)), "kernel.cu:1")
+    return SourceError(f"{place}: error: {message.format(plain)}\n")
+
+
+def _place_in_function(dump: str, symbol: str) -> str:
+    return _place(dump.partition(f"({symbol}, ")[2]) or "kernel.cu:1"
+
+
+def _place(text: str) -> str:
+    """The first place of the source in a part of a dump."""
+    found = _PLACE.search(text)
+    return found[1] if found else ""
