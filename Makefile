@@ -18,20 +18,21 @@ PORT       =
 MAX_NUM_SEQS =
 QUEUE      =
 export PAGEDLAB_PROMPT = $(value PROMPT)
+export PAGEDLAB_SUBMISSION = $(value SUBMISSION)
 
 KIT = .venv/bin/python -m grader
 SELECTION = $(if $(STAGE),--stage $(STAGE)) $(if $(CHECK),--check $(CHECK)) $(if $(SEED),--seed $(SEED)) $(if $(MODEL),--model $(MODEL))
-TALKING = --submission $(SUBMISSION) --device $(DEVICE) $(if $(MODEL),--model $(MODEL)) \
+TALKING = --submission "$$PAGEDLAB_SUBMISSION" --device $(DEVICE) $(if $(MODEL),--model $(MODEL)) \
 	$(if $(TEMPERATURE),--temperature $(TEMPERATURE)) $(if $(MAX_TOKENS),--max-tokens $(MAX_TOKENS))
 
-SERVING = --submission $(SUBMISSION) --device $(DEVICE) $(if $(MODEL),--model $(MODEL)) $(if $(HOST),--host $(HOST)) \
+SERVING = --submission "$$PAGEDLAB_SUBMISSION" --device $(DEVICE) $(if $(MODEL),--model $(MODEL)) $(if $(HOST),--host $(HOST)) \
 	$(if $(PORT),--port $(PORT)) $(if $(MAX_NUM_SEQS),--max-num-seqs $(MAX_NUM_SEQS)) $(if $(QUEUE),--queue $(QUEUE))
 
 .PHONY: grade test model generate chat serve setup update help
 .DEFAULT_GOAL = help
 
 grade: setup
-	@$(KIT) grade $(SUBMISSION) --device $(DEVICE) $(SELECTION) --json results.json --exit-zero
+	@$(KIT) grade "$$PAGEDLAB_SUBMISSION" --device $(DEVICE) $(SELECTION) --json results.json --exit-zero
 
 test: EXTRAS += dev model serve
 test: setup

@@ -146,7 +146,7 @@ def run_grade(options: argparse.Namespace) -> int:
         return _say(f"--json {record}: there is no folder {record.parent}.", 2)
     if record and record.exists() and not record.is_file():
         return _say(f"--json {record}: that is no file.", 2)
-    submission = Path(options.submission)
+    submission = Path(options.submission).expanduser()
     terminal = Terminal()
     try:
         device = choose_device(options.device)

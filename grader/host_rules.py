@@ -30,8 +30,12 @@ def refuse_violations(engine: Path, module: str) -> None:
         if name in seen or not name.isidentifier() or not file.is_file():
             continue
         seen.add(name)
+        source = file.read_bytes()
+        if b"\0" in source:  # Python's own message names no file
+            line = source[: source.index(b"\0")].count(b"\n") + 1
+            raise Failure("RUNTIME_ERROR", f"engine/{name}.py, line {line}: holds a NUL; save the file as UTF-8 text.")
         try:
-            tree = ast.parse(file.read_bytes())
+            tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         for line, sentence in _violations(tree, name):

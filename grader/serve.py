@@ -31,7 +31,7 @@ def run_serve(options: argparse.Namespace) -> int:
 
 def _serve(listener: socket.socket, options: argparse.Namespace) -> int:
     folder = find_model(options.model)
-    engine = Engine(Path(options.submission), options.device)
+    engine = Engine(Path(options.submission).expanduser(), options.device)
     try:
         import uvicorn
         from given.server import Server

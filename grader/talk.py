@@ -62,7 +62,7 @@ class Talker:
     def __init__(self, options: argparse.Namespace) -> None:
         """Start the engine. Raises UsageError, MalformedSubmission, NothingToGradeOn, EngineError."""
         folder = find_model(options.model)
-        engine = Engine(Path(options.submission), options.device)
+        engine = Engine(Path(options.submission).expanduser(), options.device)
         self.engine = engine
         self.template = _chat_template(folder)
         from given.requests import SamplingParams

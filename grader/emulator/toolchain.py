@@ -47,7 +47,7 @@ _KERNEL = (
 )
 _DEBUGGED = ("-O0", "-g3")
 _INSTRUMENTED = ("-O1", "-g1", "-fsanitize=thread", "-DPAGEDLAB_INSTRUMENTED")
-_GCC = ("-fno-gnu-unique",)
+_GCC = ("-fno-gnu-unique", "-fstack-clash-protection")  # large frames touch every page, so also the guard's
 _GCC_INSTRUMENTED = (
     "-fsanitize=bounds", "-fno-tree-sra", "--param", "tsan-instrument-func-entry-exit=0",
 )  # fmt: skip

@@ -4,9 +4,14 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
+
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
@@ -25,13 +30,48 @@ const char* const OPERATIONS[] = {
 };
 int control_socket = -1;
 
-// The instruction and the stack pointer that a signal interrupted.
+// The instruction and the stack pointer that a signal interrupted, and the address that it accesses where the
+// processor tells none: when it is no multiple of a vector's size, and when it is none that a program can have. Of a
+// call that is the instruction's own, as of other calls to where no code is.
 #if defined(__linux__) && defined(__x86_64__)
 auto& instruction(ucontext_t* context) {
     return context->uc_mcontext.gregs[REG_RIP];
 }
 auto& stack(ucontext_t* context) {
     return context->uc_mcontext.gregs[REG_RSP];
+}
+const void* untold_address(ucontext_t* context) {
+    static const int REGISTERS[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
+                                    REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
+    const auto& values = context->uc_mcontext.gregs;
+    const auto* code = reinterpret_cast<const uint8_t*>(instruction(context));
+    while (*code == 0x66 || *code == 0xf2 || *code == 0xf3) code++;
+    unsigned high_index = 0, high_base = 0;  // 8 for r8 … r15
+    if ((*code & 0xf0) == 0x40) {            // REX
+        high_index = *code & 2 ? 8 : 0, high_base = *code & 1 ? 8 : 0;
+        code++;
+    } else if (*code == 0xc4) {  // VEX, with the bits inverted
+        high_index = code[1] & 0x40 ? 0 : 8, high_base = code[1] & 0x20 ? 0 : 8;
+    }
+    code += *code == 0xc4 ? 3 : *code == 0xc5 ? 2 : *code == 0x0f ? 1 + ((code[1] & 0xfd) == 0x38) : 0;
+    const unsigned which = code[1] >> 3 & 7;
+    if (*code == 0xff && (which == 2 || which == 4))  // call, jump
+        return reinterpret_cast<const void*>(instruction(context));
+    const unsigned mode = code[1] >> 6, register_or_memory = code[1] & 7;  // behind the opcode
+    code += 2;
+    uint64_t address = 0;
+    unsigned base = register_or_memory;
+    if (mode != 3 && register_or_memory == 4) {  // base + index · scale
+        const unsigned index = (*code >> 3 & 7) + high_index;
+        if (index != 4) address += static_cast<uint64_t>(values[REGISTERS[index]]) << (*code >> 6);
+        base = *code++ & 7;
+    }
+    const bool has_base = mode != 0 || base != 5;
+    if (has_base) address += static_cast<uint64_t>(values[REGISTERS[base + high_base]]);
+    int32_t offset = 0;
+    if (mode == 1) offset = static_cast<int8_t>(*code);
+    if (mode == 2 || !has_base) memcpy(&offset, code, sizeof offset);
+    return reinterpret_cast<const void*>(address + static_cast<uint64_t>(int64_t{offset}));
 }
 #elif defined(__linux__)
 auto& instruction(ucontext_t* context) {
@@ -59,26 +99,37 @@ auto& stack(ucontext_t* context) {
 struct Fault {
     int code;
     const char* what;
+    const void* address = nullptr;  // of an illegal access
 };
 
-Fault explain(int signal_number, const siginfo_t* info) {
+Fault explain(int signal_number, const siginfo_t* info, ucontext_t* context) {
     if (signal_number == SIGFPE) return {LAUNCH_FAILED, "integer division by zero"};
-    if (signal_number == SIGILL) return {LAUNCH_FAILED, "a statement that must not be reached"};
-    const Range guard = {running_block->fiber()->stack, running_block->fiber()->stack + GUARD_BYTES};
-    if (guard.holds(info->si_addr))
-        return {LAUNCH_FAILED, "local arrays are too large, or recursion too deep"};
-#ifdef SI_KERNEL
-    // The processor gives no address for vector accesses that are not aligned.
-    if (info->si_code == SI_KERNEL) return {MISALIGNED_ADDRESS, "access at no multiple of the vector's size"};
+    if (signal_number == SIGABRT) return {LAUNCH_FAILED, "the C library was called and gave up (abort)"};
+    if (signal_number == SIGILL || signal_number == SIGTRAP)
+        return {LAUNCH_FAILED, "a statement that must not be reached"};
+    const void* address = info->si_addr;
+    const void* code = reinterpret_cast<const void*>(instruction(context));
+#if defined(__linux__) && defined(__x86_64__)
+    if (info->si_code == SI_KERNEL) {
+        address = running_block->launch()->code.holds(code) ? untold_address(context) : code;
+        const auto bits = reinterpret_cast<int64_t>(address);
+        if (address != code && bits << 16 >> 16 == bits && bits % 16 != 0)
+            return {MISALIGNED_ADDRESS, "access at no multiple of the vector's size"};
+    }
 #endif
-    return {ILLEGAL_ADDRESS, "access outside of all allocations"};
+    const char* stack_end = running_block->fiber()->stack;
+    if (Range{stack_end, stack_end + GUARD_BYTES}.holds(address))
+        return {LAUNCH_FAILED, "local arrays are too large, or recursion too deep"};
+    if (address == code) return {LAUNCH_FAILED, "a call through a pointer that points to no function"};
+    return {ILLEGAL_ADDRESS, "access outside of all allocations", address};
 }
 
 // A frame of grader/framing.py: {"crash": text}.
-void send_crash(const char* kernel, const char* what, const void* address) {
-    char message[512] = {};
-    const int length = snprintf(message + 12, sizeof message - 12,
-                                "{\"crash\": \"kernel %s: %s (address %p)\"}", kernel, what, address);
+void send_crash(const char* kernel, const Fault& fault) {
+    char message[512] = {}, place[40] = {};
+    if (fault.code == ILLEGAL_ADDRESS) snprintf(place, sizeof place, " (address %p)", fault.address);
+    const int length = snprintf(message + 12, sizeof message - 12, "{\"crash\": \"kernel %s: %s%s\"}", kernel,
+                                fault.what, place);
     memcpy(message, &length, sizeof length);
     if (write(control_socket, message, 12 + static_cast<size_t>(length)) < 0) return;
 }
@@ -90,17 +141,24 @@ void handle(int signal_number, siginfo_t* info, void* context_pointer) {
         return;
     }
     auto* context = static_cast<ucontext_t*>(context_pointer);
-    const Fault fault = explain(signal_number, info);
-    if (!launch->code.holds(reinterpret_cast<const void*>(instruction(context)))) {
+    const auto* code = reinterpret_cast<const void*>(instruction(context));
+    const Fault fault = explain(signal_number, info, context);
+    if (!launch->code.holds(code) && info->si_addr != code) {
         // In a library function that a kernel called, which may hold locks.
-        send_crash(launch->name, fault.what, info->si_addr);
+        send_crash(launch->name, fault);
         _exit(1);
     }
-    const void* address = fault.code == ILLEGAL_ADDRESS ? info->si_addr : nullptr;
-    auto* scheduler = static_cast<char*>(running_block->fail_in_handler(fault.code, address, fault.what));
+    auto* scheduler =
+        static_cast<char*>(running_block->fail_in_handler(fault.code, fault.address, fault.what));
     memcpy(&instruction(context), scheduler + ENTRY_WORD * sizeof(void*), sizeof(void*));
     const char* stack_pointer = scheduler + POPPED_BYTES;
     memcpy(&stack(context), &stack_pointer, sizeof stack_pointer);
+}
+
+void tell_of_exit() {
+    if (running_block == nullptr || running_block->launch() == nullptr) return;
+    send_crash(running_block->launch()->name, {LAUNCH_FAILED, "it called exit"});
+    _exit(1);
 }
 
 }  // namespace
@@ -184,7 +242,13 @@ void pagedlab_catch_faults(int control) {
     struct sigaction action = {};
     action.sa_sigaction = handle;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    for (int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(signal_number, &action, nullptr);
+    for (int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
+        sigaction(signal_number, &action, nullptr);
+    atexit(tell_of_exit);
+#ifdef PR_SET_PTRACER
+    const char* debugged = getenv("PAGEDLAB_DEBUG_KERNELS");
+    if (debugged != nullptr && *debugged == '1') prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+#endif
 }
 
 void pagedlab_trap(int line) {
