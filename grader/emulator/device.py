@@ -317,9 +317,14 @@ class Device:
         """Moves a module's variables into device memory: {name: [pointer, bytes]}."""
         address, size = loaded.module.globals_extent
         moved = self.arena.adopt(loaded.base + address, size) if size else None
-        if moved is None:
-            return {}
-        return {name: [moved + at - address, bytes] for name, (at, bytes) in loaded.module.globals.items()}
+        variables = loaded.module.globals if moved is not None else {}
+        found = {name: [(moved or 0) + at - address, bytes] for name, (at, bytes) in variables.items()}
+        for name, (at, bytes) in loaded.module.constants.items():  # those that cannot change are copied
+            copy = self.arena.allocate(bytes)
+            if copy is not None:
+                ctypes.memmove(copy, loaded.base + at, bytes)
+                found[name] = [copy, bytes]
+        return found
 
     # The parent's requests
 

@@ -52,6 +52,8 @@ class Rewritten(NamedTuple):
 
     text: str
     kernels: dict[str, list[str]]
+    constants: tuple[str, ...]
+    """Variables in global and constant memory that no kernel can change."""
 
 
 def rewrite(source: str) -> Rewritten:
@@ -74,6 +76,7 @@ class _Rewriter:
         self.tokens = [token for token in everything if token.kind != "directive"]
         self.edits: list[tuple[int, int, str]] = []
         self.kernels: dict[str, list[str]] = {}
+        self.constants: list[str] = []
         self.c_linkage: set[str] = set()
         self.scopes: list[str] = []  # of each open brace: "C" linkage, "namespace" or "block"
 
@@ -94,7 +97,7 @@ class _Rewriter:
                 self._variable(begin, i)
             if token.text in "{};" and token.kind == "mark":
                 begin = i + 1
-        return Rewritten(self._edited(), self.kernels)
+        return Rewritten(self._edited(), self.kernels, tuple(self.constants))
 
     # What is refused
 
@@ -212,7 +215,9 @@ class _Rewriter:
         words = [token.text for token in self.tokens[begin:i]]
         behind_pointer = words[len(words) - words[::-1].index("*") :] if "*" in words else words
         if "constexpr" in words or "const" in behind_pointer:
-            self._edit(at, at, "")  # __constant__ means more than the word for a place in memory
+            is_found = "block" not in self.scopes and "constexpr" not in words
+            self._edit(at, at, "__attribute__((used))" if is_found else "")  # no section holds what changes and what not
+            self.constants += [words[-1]] * is_found
         elif "__constant__" not in words:
             self._edit(at, at, "PAGEDLAB_GLOBAL")
 

@@ -95,6 +95,8 @@ class Module(NamedTuple):
     """Variables in global and constant memory: address in the file, and bytes."""
     globals_extent: list[int]
     """Of all of them: address in the file, and bytes."""
+    constants: dict[str, list[int]]
+    """Those of them that cannot change, which lie elsewhere: address in the file, and bytes."""
     code: list[int]
     """Instructions: address in the file, and bytes."""
     image_bytes: int
@@ -180,7 +182,7 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
     if not source.lstrip().startswith("#line"):
         source = f'#line 1 "kernel.cu"\n{source}'
     try:
-        text, kernels = rewrite(source)
+        text, kernels, constants = rewrite(source)
     except SourceError as error:
         raise CompileError(str(error), command) from None
     own_headers = _preprocessed(command, text) if include_dirs or any(o.startswith("-I") for o in options) else ""
@@ -192,7 +194,7 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
         log = _compile([*command, *kept, "-x", "c++", "-"], text, path)
         name = re.search(r'#\s*line\s+\d+\s+"([^"]*)"', source)
         facts = {"log": log, "kernels": list(kernels), "parameters": kernels, "source_name": name[1] if name else ""}
-        facts |= _symbols(path, list(kernels))
+        facts |= _symbols(path, list(kernels), constants)
         _refuse_large_shared(facts["shared"], command)
         with _written(path.with_suffix(".json")) as temporary:
             temporary.write_text(json.dumps({**facts, "size": path.stat().st_size}))
@@ -289,7 +291,7 @@ def remove_unfinished(process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _symbols(path: Path, kernels: Sequence[str]) -> dict[str, Any]:
+def _symbols(path: Path, kernels: Sequence[str], constants: Sequence[str]) -> dict[str, Any]:
     """Shared and global variables of a module, by its symbol table.
 
     A shared variable of a function that is no kernel counts for every kernel, since any may call it.
@@ -299,6 +301,7 @@ def _symbols(path: Path, kernels: Sequence[str]) -> dict[str, Any]:
     anchor = next((symbol.address for name, symbol in thread_local.items() if "pagedlab_shared_anchor" in name), 0)
     shared = {name: symbol for name, symbol in thread_local.items() if "pagedlab_shared_anchor" not in name}
     owners = {name: next((k for k in kernels if re.match(rf"_Z+{len(k)}{k}E", name)), None) for name in shared}
+    variables = {re.sub(r"^_ZL\d+", "", symbol.name): symbol for symbol in symbols}  # static and const ones too
     return {
         "shared": {
             kernel: sum(s.size for name, s in shared.items() if owners[name] in (kernel, None)) for kernel in kernels
@@ -306,8 +309,9 @@ def _symbols(path: Path, kernels: Sequence[str]) -> dict[str, Any]:
         "shared_bytes": max((symbol.address + symbol.size for symbol in thread_local.values()), default=0),
         "shared_anchor": anchor,
         "shared_variables": {name: (s.address, s.size, owners[name]) for name, s in shared.items()},
-        "globals": {s.name: (s.address, s.size) for s in symbols if s.section == "pagedlab_globals" and s.size},
+        "globals": {n: (s.address, s.size) for n, s in variables.items() if s.section == "pagedlab_globals" and s.size},
         "globals_extent": sections.get("pagedlab_globals", (0, 0)),
+        "constants": {n: (s.address, s.size) for n, s in variables.items() if n in constants},
         "code": sections[CODE],
         "image_bytes": max(address + size for address, size in sections.values()),
         "reference": next(symbol.address for symbol in symbols if symbol.name == "pagedlab_shared"),
