@@ -1,4 +1,4 @@
-"""How far apart floating point arrays are, number by number, in any type that has a sign, an exponent and a mantissa."""
+"""How far apart arrays of numbers are, each number by itself, in any type of sign, exponent and mantissa."""
 
 import numpy as np
 
