@@ -216,7 +216,7 @@ class _Rewriter:
         behind_pointer = words[len(words) - words[::-1].index("*") :] if "*" in words else words
         if "constexpr" in words or "const" in behind_pointer:
             is_found = "block" not in self.scopes and "constexpr" not in words
-            self._edit(at, at, "__attribute__((used))" if is_found else "")  # no section holds what changes and what not
+            self._edit(at, at, "__attribute__((used))" if is_found else "")
             self.constants += [words[-1]] * is_found
         elif "__constant__" not in words:
             self._edit(at, at, "PAGEDLAB_GLOBAL")
