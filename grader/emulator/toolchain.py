@@ -296,7 +296,7 @@ def _symbols(path: Path, kernels: Sequence[str], constants: Sequence[str]) -> di
 
     A shared variable of a function that is no kernel counts for every kernel, since any may call it.
     """
-    sections, symbols = read_object(path.read_bytes())
+    sections, symbols, _ = read_object(path.read_bytes())
     thread_local = {symbol.name: symbol for symbol in symbols if symbol.section == THREAD_LOCAL}
     anchor = next((symbol.address for name, symbol in thread_local.items() if "pagedlab_shared_anchor" in name), 0)
     shared = {name: symbol for name, symbol in thread_local.items() if "pagedlab_shared_anchor" not in name}
