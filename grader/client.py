@@ -3,6 +3,7 @@
 Kernels are launched in a process that never runs the submission's Python, which could pretend to be the launchers.
 """
 
+import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,6 +17,7 @@ from grader.compare import Failure
 from grader.connection import Clock, Connection
 from grader.counters import Counters
 from grader.errors import tidy
+from grader.findings import MAX_CHECKED, ORDERS, order_failure
 from grader.given.contracts import CONTRACTS, Contract
 from grader.given.launch import LaunchFile
 from grader.observation import Observed
@@ -32,6 +34,8 @@ class Worker:
         self._clock = clock
         self._kernels = Connection(engine, clock, emulated=emulated, empty=empty)
         self._host = Connection(engine, clock, emulated=emulated, empty=empty)
+        self._can_check = emulated and not empty
+        self._checked_before: set[str] = set()
 
     @property
     def last_call(self) -> str:
@@ -42,8 +46,20 @@ class Worker:
         """Run the launcher `op` of given.ops on fresh device arrays; returns the Out and InOut arrays, in order.
 
         Arguments are the launcher's: Out(shape), InOut(array), arrays, scalars. Raises Failure.
+        On the emulator a launch on small arrays is checked for races and the like, the first of a kernel in a check in
+        several orders of its threads.
         """
-        return self._launch(op, arguments)[0]
+        if not self._is_checked(op, arguments):
+            return self._launch(op, arguments)[0]
+        orders = ORDERS if op not in self._checked_before else ORDERS[:1]
+        self._checked_before.add(op)
+        results = []
+        for order in orders:
+            with self._kernels.observing(checked=True, order=order):
+                results.append(self._launch(op, arguments)[0])
+        if any(not _equal(result, results[0]) for result in results[1:]):
+            raise order_failure(op)
+        return results[0]
 
     def time(self, op: str, *arguments: Any, repeats: int = 20) -> float:
         """Seconds of one launch on the device's own clock: the mean of `repeats` launches after a first one."""
@@ -61,8 +77,8 @@ class Worker:
 
     def count(self, op: str, *arguments: Any) -> Counters:
         """As `launch`, with instrumented kernels: what the launch loaded, stored and synchronised. Emulator only."""
-        with self._kernels.observing(counted=True) as seen:
-            self.launch(op, *arguments)
+        with self._kernels.observing(counted=True, checked=self._is_checked(op, arguments)) as seen:
+            self._launch(op, arguments)
         if len(seen.kernels) != 1:
             raise ValueError(f"{len(seen.kernels)} launches were counted; one was expected")
         return seen.kernels[0].counters
@@ -129,6 +145,7 @@ class Worker:
         """A check ended: Handles and printed text end with it."""
         self._kernels.release()
         self._host.release()
+        self._checked_before.clear()
 
     def end(self) -> None:
         """End the processes, if there are any."""
@@ -144,6 +161,11 @@ class Worker:
         outputs = request.results(payload)
         self._check_sparse(request, answer)
         return outputs[0] if len(outputs) == 1 else outputs, answer
+
+    def _is_checked(self, op: str, arguments: tuple[Any, ...]) -> bool:
+        """Whether a launch is small enough to be checked."""
+        sent = Request(arguments, (), device=True)
+        return self._can_check and all(math.prod(array.shape) <= MAX_CHECKED for array in sent.arrays)
 
     def _check_sparse(self, request: Request, answer: dict[str, Any]) -> None:
         """Raise Failure when the launch wrote to rows of a Sparse array that were not given."""
@@ -180,3 +202,12 @@ class Worker:
 
     def _handle(self, number: int, type_name: str) -> Handle:
         return Handle(number, tidy(type_name, {}), self._host.generation)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two results of a launch, arrays or tuples of them, are the same bit for bit."""
+    if isinstance(one, tuple):
+        return all(map(_equal, one, other))
+    if isinstance(one, Mapping):
+        return all(_equal(one[row], other[row]) for row in one)
+    return bool(one.tobytes() == other.tobytes())

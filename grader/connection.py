@@ -15,6 +15,7 @@ from typing import Any
 from grader.arguments import Request
 from grader.compare import Failure
 from grader.errors import student_error, tidy
+from grader.findings import failure_of
 from grader.framing import ProtocolError
 from grader.observation import Observed
 from grader.process import Child
@@ -67,6 +68,7 @@ class Connection:
         self._emulated = emulated
         self._empty = empty
         self._memory_limit: int | None = None
+        self._checked = False
         self._child: Child | None = None
 
     def exchange(self, header: dict[str, Any], request: Request, limit: int = 0) -> tuple[dict[str, Any], memoryview]:
@@ -92,12 +94,15 @@ class Connection:
         return self._ended(Failure("RUNTIME_ERROR", f"The process that runs the code sent no valid answer but {what}."))
 
     @contextlib.contextmanager
-    def observing(self, *, counted: bool) -> Iterator[Observed]:
-        """What the emulated device does meanwhile, with `counted` in detail; on a GPU only the seconds."""
+    def observing(self, *, counted: bool = False, checked: bool = False, order: int = 0) -> Iterator[Observed]:
+        """What the emulated device does meanwhile, with `counted` in detail; on a GPU only the seconds.
+
+        With `checked`, a kernel that does what it must not is a Failure. `order` is the seed of its threads' order.
+        """
         child = self._started()
-        if child.device is None and counted:
-            raise TypeError("kernels are counted on the emulator only: use the fixture `emulator`")
-        self._observe(child, counted)
+        if child.device is None and (counted or checked):
+            raise TypeError("kernels are counted and checked on the emulator only: use the fixture `emulator`")
+        self._observe(child, counted, checked, order)
         seen = Observed()
         try:
             begin = time.monotonic()
@@ -109,15 +114,17 @@ class Connection:
                 with self._controlling():
                     seen.complete(child.device.control.observed())
         finally:
-            if counted and self._child is child:
-                self._observe(child, counted=False)
+            if (counted or checked) and self._child is child:
+                self._observe(child)
 
-    def _observe(self, child: Child, counted: bool) -> None:
+    def _observe(self, child: Child, counted: bool = False, checked: bool = False, order: int = 0) -> None:
         """Let the device begin anew to count; the time for building instrumented kernels is not the check's."""
+        self._checked = checked
         if child.device is not None:
             begin = time.monotonic()
             with self._controlling():
-                child.device.control.observe(counted=counted)
+                child.device.control.set_mode(order_seed=order)
+                child.device.control.observe(counted=counted, checked=checked)
             self._clock.deadline += time.monotonic() - begin
 
     def limit_memory(self, limit: int | None) -> None:
@@ -200,7 +207,16 @@ class Connection:
             failure: Failure = student_error(report, self._scrub())
         except ValueError:
             return self.malformed("an error report of another form")
+        failure = self._found() or failure
         return self._ended(failure) if report.get("device") is not False else self._told(failure)
+
+    def _found(self) -> Failure | None:
+        """The failure for what checked kernels did, before the device that knows it is ended."""
+        if not self._checked or self._child is None or self._child.device is None:
+            return None
+        with contextlib.suppress(OSError):
+            return failure_of(self._child.device.control.observed()["reports"])
+        return None
 
     def _ended(self, failure: Failure) -> Failure:
         """The failure, completed by what the processes leave behind; ends them."""

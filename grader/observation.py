@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from grader.compare import Failure
 from grader.counters import Counters
+from grader.findings import failure_of
 
 BF16_BYTES = 2
 
@@ -71,7 +72,12 @@ class Observed:
         raise AttributeError(f"{name} is known after an observation, on the emulator only")
 
     def complete(self, report: Mapping[str, Any]) -> None:
-        """Take over the device's report; raises Failure when the device did too much to tell all of it."""
+        """Take over the device's report; raises Failure when the device did too much to tell all of it.
+
+        And when a checked kernel did what it must not.
+        """
+        if failure := failure_of(report["reports"]):
+            raise failure
         for what, told, calls in (("products", "gemms", "gemm_calls"), ("launches", "kernels", "kernel_counts")):
             if report[told] > len(report[calls]):
                 message = f"{report[told]:,} {what} were made on the device, where {len(report[calls]):,} are too many."
