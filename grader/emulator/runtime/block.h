@@ -11,11 +11,16 @@
 namespace pagedlab {
 
 // Read by kernels under their CUDA names, which are constant there.
-extern __thread uint3 thread_index asm("threadIdx");
-extern __thread uint3 block_index asm("blockIdx");
-extern __thread uint3 block_extent asm("blockDim");
-extern __thread uint3 grid_extent asm("gridDim");
-extern __thread char* dynamic_shared asm("pagedlab_dynamic_shared");
+#ifdef __APPLE__
+#define PAGEDLAB_SYMBOL(name) asm("_" name)
+#else
+#define PAGEDLAB_SYMBOL(name) asm(name)
+#endif
+extern __thread uint3 thread_index PAGEDLAB_SYMBOL("threadIdx");
+extern __thread uint3 block_index PAGEDLAB_SYMBOL("blockIdx");
+extern __thread uint3 block_extent PAGEDLAB_SYMBOL("blockDim");
+extern __thread uint3 grid_extent PAGEDLAB_SYMBOL("gridDim");
+extern __thread char* dynamic_shared PAGEDLAB_SYMBOL("pagedlab_dynamic_shared");
 
 constexpr unsigned WARP = 32, MAX_WARPS = 32, MAX_THREADS = 1024;
 constexpr size_t MAX_SHARED = 99 * 1024;

@@ -1,7 +1,6 @@
 // How a kernel ends early: traps, failed asserts, deadlocks, and faults, which end the launch with CUDA's error. A
 // fault outside of the kernel's own code ends the process, after a last message.
 #include <signal.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #ifdef __linux__
