@@ -1,10 +1,11 @@
 """Reads which sections and symbols a shared object has: ELF (Linux) and Mach-O (macOS), both of 64 bits."""
 
+import re
 import struct
 from typing import NamedTuple
 
-CODE = "code"
-"""The section of the functions."""
+CODE = ".text"
+"""The section of the functions. Those of Mach-O get the names that ELF gives to theirs."""
 THREAD_LOCAL = "thread local"
 """The section of thread-local variables; their address is the offset in the block that each thread has of them."""
 _ELF_SYMBOLS, _ELF_IS_LOADED, _ELF_IS_THREAD_LOCAL = 2, 0x2, 0x400
@@ -41,7 +42,6 @@ def _read_elf(content: bytes) -> ObjectFile:
     entry, count, names_at = struct.unpack_from("<HHH", content, 0x3A)
     headers = [struct.unpack_from("<IIQQQQIIQQ", content, table + i * entry) for i in range(count)]
     names = [_text(content, headers[names_at][4] + header[0]) for header in headers]
-    names = [CODE if name == ".text" else name for name in names]
     symbols, undefined = [], set()
     for _, kind, _, _, begin, size, link, *_ in headers:
         if kind != _ELF_SYMBOLS:
@@ -68,9 +68,7 @@ def _read_mach_o(content: bytes) -> ObjectFile:
             first = position + 72
             for name, _, begin, size, flags in struct.iter_unpack("<16s16sQQ16xI12x", content[first:][: 80 * count]):
                 title = name.rstrip(b"\0").decode()
-                sections.append(
-                    (CODE if title == "__text" else title, begin, size, flags & 0xFF in _MACH_O_THREAD_LOCAL)
-                )
+                sections.append((re.sub("^__", ".", title), begin, size, flags & 0xFF in _MACH_O_THREAD_LOCAL))
         elif command == _SYMBOLS:
             first, count, names, _ = struct.unpack_from("<IIII", content, position + 8)
             for name, kind, section, _, address in struct.iter_unpack("<IBBHQ", content[first:][: 16 * count]):
