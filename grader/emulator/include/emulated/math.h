@@ -132,7 +132,9 @@ PAGEDLAB_FUNCTION(float, exp10, (float x), exp10f(x))
 
 PAGEDLAB_FUNCTION(float, __expf, (float x), expf(x))
 #ifndef __APPLE__
+// macOS has these two.
 PAGEDLAB_FUNCTION(float, __exp10f, (float x), exp10f(x))
+PAGEDLAB_FUNCTION(void, __sincosf, (float x, float* sine, float* cosine), sincosf(x, sine, cosine))
 #endif
 PAGEDLAB_FUNCTION(float, __logf, (float x), logf(x))
 PAGEDLAB_FUNCTION(float, __log2f, (float x), log2f(x))
@@ -142,7 +144,6 @@ PAGEDLAB_FUNCTION(float, __sinf, (float x), sinf(x))
 PAGEDLAB_FUNCTION(float, __cosf, (float x), cosf(x))
 PAGEDLAB_FUNCTION(float, __tanf, (float x), tanf(x))
 PAGEDLAB_FUNCTION(float, __tanhf, (float x), tanhf(x))
-PAGEDLAB_FUNCTION(void, __sincosf, (float x, float* sine, float* cosine), sincosf(x, sine, cosine))
 PAGEDLAB_FUNCTION(float, fdividef, (float x, float y), x / y)
 PAGEDLAB_FUNCTION(float, __fdividef, (float x, float y), x / y)
 PAGEDLAB_FUNCTION(float, __saturatef, (float x), x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f)
