@@ -73,7 +73,7 @@ extern "C" __global__ void break_before_a_barrier(int* out, const float* x, int 
     int step = 0;
     for (; step < num_steps; step++) {
         if (threadIdx.x == 0) limit = x[step];
-        __syncthreads();
+        __syncthreads();  // (also)
         const bool is_above = x[threadIdx.x] > limit;
         BUG(if (is_above) break;)
         FIX(if (__syncthreads_or(is_above)) break;)
@@ -176,4 +176,12 @@ extern "C" __global__ void shuffle_in_a_bounded_loop(float* out, const float* x,
         total += value;
     }
     out[lane] = total;
+}
+
+// The last warp has 16 lanes, the mask 32: it works on all GPUs in use, and deserves a remark.
+extern "C" __global__ void last_warp_of_a_block(float* out, const float* x) {
+    const unsigned lanes = BUG(0xffffffffu) FIX(threadIdx.x < 32 ? 0xffffffffu : 0x0000ffffu);
+    float value = x[threadIdx.x];
+    value += __shfl_xor_sync(lanes, value, 1);  // (1)
+    out[threadIdx.x] = value;
 }

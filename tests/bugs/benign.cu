@@ -47,13 +47,6 @@ extern "C" __global__ void sum_of_a_block(float* out, const float* x) {
     out[threadIdx.x] = sum;
 }
 
-// A last warp of 16 lanes, and masks of 32.
-extern "C" __global__ void last_warp_of_a_block(float* out, const float* x) {
-    float value = x[threadIdx.x];
-    value += __shfl_xor_sync(ALL_LANES, value, 1);
-    out[threadIdx.x] = value;
-}
-
 extern "C" __global__ void tile_of_a_product(float* out, const float* a, const float* b) {
     __shared__ float rows[8][8], columns[8][9];
     const int row = threadIdx.y, column = threadIdx.x;

@@ -51,7 +51,8 @@ class Bug(NamedTuple):
     is_remark: bool
     differs: bool
     access: set[str]
-    address: str | None
+    address: str
+    says: str
     at: list[list[int]] | None
     wrong: Case | None
     right: Case
@@ -80,7 +81,7 @@ def source_text(file: str) -> str:
     right = _KERNEL.sub(rf'extern "C" __global__ void \1{TWIN}(', text)
     line = f'#line 1 "{file}"\n'
     return (
-        f"#define BUG(...) __VA_ARGS__\n#define FIX(...)\n{line}{text}\n"
+        f"{line}#define BUG(...) __VA_ARGS__\n#define FIX(...)\n{line}{text}\n"
         f"#undef BUG\n#undef FIX\n#define BUG(...)\n#define FIX(...) __VA_ARGS__\n"
         f"namespace right {{\n{line}{right}\n}}\n"
     )
@@ -95,7 +96,8 @@ def _bug(row: dict[str, Any], file: str) -> Bug:
         is_remark=row.get("remark", False),
         differs=row.get("differs", False),
         access=set(row.get("access", ())),
-        address=row.get("address"),
+        address=row.get("address", ""),
+        says=row.get("says", ""),
         at=row.get("at"),
         wrong=_case(name, row) if is_wrong else None,
         right=_case(name + TWIN, row | row.get("right", {})),

@@ -5,8 +5,7 @@
 extern "C" __global__ void past_the_end(float* out, const float* x, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i BUG(<=) FIX(<) n) {
-        const float value = x[i];  // (1)
-        if (i < n) out[i] = 2 * value;
+        out[i] = 2 * x[i];  // (1)
     }
 }
 
@@ -51,7 +50,8 @@ extern "C" __global__ void store_after_free(float* out, const float* x) {
 // block * block_bytes does not fit into 32 bits.
 extern "C" __global__ void index_overflow(char* cache, int block, int block_bytes) {
     const BUG(int) FIX(long long) start = BUG() FIX((long long)) block * block_bytes;
-    cache[start + threadIdx.x] = 1;  // (1)
+    const int i = threadIdx.x;
+    cache[start + i] = 1;  // (1)
 }
 
 // The rows of this matrix are not padded.

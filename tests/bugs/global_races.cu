@@ -128,10 +128,10 @@ extern "C" __global__ void cleared_by_vectors(float* out, const float* x) {
 // The row's sum is kept in the output by all threads together.
 extern "C" __global__ void sum_in_the_output(float* out, const float* x, int num_columns) {
     const int row = blockIdx.x;
-    if (threadIdx.x == 0) out[row] = 0;  // (1)
+    if (threadIdx.x == 0) out[row] = 0;  // (also)
     FIX(__syncthreads();)
     for (int column = threadIdx.x; column < num_columns; column += blockDim.x) {
-        BUG(out[row] += x[row * num_columns + column];)  // (2)
+        BUG(out[row] += x[row * num_columns + column];)  // (1)
         FIX(atomicAdd(&out[row], x[row * num_columns + column]);)
     }
 }

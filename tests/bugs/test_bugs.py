@@ -13,9 +13,7 @@ ORDERS = (0, 1, 12345)  # as they are numbered, reversed, random
 BUGS = load_bugs()
 REPORTED = [bug for bug in BUGS if bug.verdict]
 DIFFERENT = [bug for bug in BUGS if bug.differs]
-ADVICE = re.compile(
-    r"\b(use|add|put|write|check|call|move|pass|let|give|make|guard|clear|set|synchroni[sz]e|launch)\b", re.I
-)
+ADVICE = re.compile(r"Compare the index|must begin at|Write all of it|put __syncthreads|let one block alone|must reach")
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +32,11 @@ def places(report: dict[str, Any]) -> list[dict[str, Any]]:
     return [place for place in (report["access"], report["other"]) if place]
 
 
+def lines(report: dict[str, Any]) -> set[int]:
+    """Of both accesses; a thread that has returned is in no line."""
+    return {place["line"] for place in places(report)} - {0}
+
+
 def is_inside(place: dict[str, Any], bug: Bug) -> bool:
     case = bug.wrong
     assert case is not None
@@ -47,35 +50,36 @@ def test_a_bug_is_reported(bug: Bug, bench: Bench) -> None:
     outcome = bench.run(bug.file, bug.wrong)
     text = shown(outcome)
     assert outcome.reports, text
-    assert {report["verdict"] for report in outcome.reports} == {bug.verdict}, text
-    assert all(report["is_error"] != bug.is_remark for report in outcome.reports), text
-    assert all(report["kernel"] == bug.id and report["count"] >= 1 for report in outcome.reports), text
-    all_places = [place for report in outcome.reports for place in places(report)]
-    assert {place["file"] for place in all_places} == {bug.file}, text
-    assert all(is_inside(place, bug) for place in all_places), text
-    marked = bug.lines("1") | bug.lines("2")
-    seen = [{place["line"] for place in places(report)} for report in outcome.reports]
-    assert set().union(*seen) <= marked | bug.lines("also"), text
-    assert marked in seen if bug.verdict == "DATA_RACE" else any(lines & marked for lines in seen), text
+    # Who reads too early may read what nobody has written: that is reported too, behind the race.
+    assert outcome.reports[0]["verdict"] == bug.verdict, text
+    consequences = {"UNINITIALISED_READ"} if bug.verdict == "DATA_RACE" else set()
+    assert {report["verdict"] for report in outcome.reports} <= {bug.verdict} | consequences, text
+    for report in outcome.reports:
+        assert report["is_error"] != bug.is_remark, text
+        assert report["kernel"] == bug.id, text
+        assert report["count"] >= 1, text
+        assert all(place["file"] == bug.file and is_inside(place, bug) for place in places(report)), text
+        assert lines(report) <= bug.lines("1") | bug.lines("2") | bug.lines("also"), text
+    check_first(bug, outcome)
 
 
-@pytest.mark.parametrize("bug", REPORTED, ids=[bug.id for bug in REPORTED])
-def test_a_report_names_what_it_is_about(bug: Bug, bench: Bench) -> None:
-    assert bug.wrong is not None
-    outcome = bench.run(bug.file, bug.wrong)
-    text = shown(outcome)
-    report = next(r for r in outcome.reports if {p["line"] for p in places(r)} & (bug.lines("1") | bug.lines("2")))
+def check_first(bug: Bug, outcome: Outcome) -> None:
+    """The report of the bug itself names what the row says."""
+    text, marked = shown(outcome), bug.lines("1") | bug.lines("2")
+    own = [report for report in outcome.reports if report["verdict"] == bug.verdict and lines(report) & marked]
+    if bug.verdict == "DATA_RACE":
+        assert marked in [lines(report) for report in own], text
+    report = own[0]
     access = report["access"]
     if bug.access:
         assert {place["kind"] for place in places(report)} <= bug.access, text
-    if bug.address:
-        assert report["address"] == bug.address or report["address"].startswith(f"{bug.address}["), text
-        assert bug.address in report["message"], text
+    assert bug.address in report["address"], text
+    assert bug.address in report["message"], text
+    assert bug.says in report["message"], text
     if bug.at:
         assert [access["block"], access["thread"]] == bug.at, text
-    assert f"{bug.file}:{access['line']}" in report["message"], text
-    assert bug.id in report["message"], text
-    assert ADVICE.search(report["message"].split(". ", 1)[-1]), text
+    assert f"{bug.file}:{access['line']}: " in report["message"], text
+    assert ADVICE.search(report["message"]), text
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=[bug.id for bug in BUGS])
