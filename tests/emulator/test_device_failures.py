@@ -1,6 +1,7 @@
 """What a program and the owner of the device process see when a kernel goes wrong or the process dies."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,10 +9,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from grader import KIT
+from grader.checking import Failure, Out, Worker
+from grader.connection import Clock
+from grader.emulator import toolchain
 from grader.emulator.launcher import DeviceError, DeviceProcess, start_device
+from grader.framing import send_frame
 from tests.emulator.conftest import CLIENT, Program
+from tests.grader.submissions import write_engine
 
 START = """
 import gc, sys
@@ -229,3 +237,118 @@ def test_capacity_is_what_the_owner_gave(tmp_path: Path) -> None:
     total, error = output.splitlines()
     assert int(total) == 1 << 20
     assert error.startswith("MemoryError: cuMemAlloc failed: out of memory")
+
+
+# Kernels that go wrong in every way, as the grader's worker reports them
+
+DEEP = """
+static __device__ __noinline__ int deep(int depth) {
+    volatile int number = depth;
+    return deep(depth + 1) + number;
+}
+"""
+TOO_DEEP = "local arrays are too large, or recursion too deep"
+NO_FUNCTION = "a call through a pointer that points to no function"
+NULL = "null pointer"
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict", "told"),
+    [
+        ("while (n) ((volatile float*)out)[0] = 1;", "TIMEOUT", "did not return within"),
+        ('while (n) printf("%d\\n", i);', "TIMEOUT", "did not return within"),
+        ("if (i < n) out[i] = deep(i);", "CRASHED", TOO_DEEP),
+        ("volatile float local[100000]; local[i] = 1; if (i < n) out[i] = local[99999 - i];", "CRASHED", TOO_DEEP),
+        ("auto* local = (volatile char*)__builtin_alloca(n * 20000); local[0] = 1;", "CRASHED", TOO_DEEP),
+        ("exit(0);", "CRASHED", "exit"),
+        ("abort();", "CRASHED", "abort"),
+        ("__trap();", "CRASHED", "__trap() in line 10"),
+        ("__builtin_trap();", "CRASHED", "a statement that must not be reached"),
+        ("assert(i < 5);", "RUNTIME_ERROR", "vector_add.cu:10: assertion `i < 5` failed"),
+        ("if (i < n) out[i] = 7 / (n - 300);", "CRASHED", "integer division by zero"),
+        ("throw 1;", "COMPILE_ERROR", "exception"),
+        ("*(volatile float*)nullptr = 1;", "OUT_OF_BOUNDS", NULL),
+        ("if (i < n) out[i] = ((volatile float*)nullptr)[i];", "OUT_OF_BOUNDS", NULL),
+        ("*(volatile float*)0x7f0000000000 = 1;", "OUT_OF_BOUNDS", "0x7f0000000000"),
+        ("*(volatile float*)0xdeadbeefdeadbeef = 1;", "OUT_OF_BOUNDS", "0xdeadbeefdeadbeef"),
+        ("if (i < n) out[i] = ((volatile float*)0xdeadbeefdeadbe00)[i];", "OUT_OF_BOUNDS", "0xdeadbeefdeadbe00"),
+        ("volatile long far = 1l << 61; out[far] = 1;", "OUT_OF_BOUNDS", ""),
+        ("*(float4*)(out + 1) = float4();", "MISALIGNED_ACCESS", ""),
+        ("void (*volatile function)(int) = nullptr; function(i);", "CRASHED", NO_FUNCTION),
+        ("auto* volatile function = (void (*)(int))out; function(i);", "CRASHED", NO_FUNCTION),
+        ("auto* volatile function = (void (*)(int))0xdeadbeefdeadbeef; function(i);", "CRASHED", NO_FUNCTION),
+        ("memset(out + (1l << 33), 0, 100000);", "OUT_OF_BOUNDS", ""),
+    ],
+)
+def test_bad_kernel_gets_its_verdict(body: str, verdict: str, told: str, tmp_path: Path) -> None:
+    clock = Clock()
+    clock.start(60)
+    clock.call_seconds = 3 if verdict == "TIMEOUT" else 30
+    engine = write_engine(tmp_path, body)
+    file = engine / "kernels/vector_add.cu"
+    file.write_text(DEEP + file.read_text())
+    x = np.arange(300, dtype=np.float32)
+    worker = Worker(engine, clock, emulated=True)
+    with pytest.raises(Failure) as caught:
+        worker.launch("vector_add", Out(300, np.float32), x, x)
+    worker.end()
+    assert (caught.value.verdict, told in caught.value.message) == (verdict, True), caught.value.message
+
+
+OWNER = """
+import sys
+from pathlib import Path
+import numpy as np
+from grader.checking import Out, Worker
+from grader.connection import Clock
+
+clock = Clock()
+clock.start(600)
+worker = Worker(Path(sys.argv[1]), clock, emulated=True)
+for connection in worker._kernels, worker._host:
+    child = connection._started()
+    print(child.process.pid, child.device.process.pid, flush=True)
+x = np.zeros(300, np.float32)
+{hang}
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS ends only the device process")
+@pytest.mark.parametrize("hang", ["worker.launch('vector_add', Out(300, np.float32), x, x)", "worker.call('toy.hang')"])
+def test_nothing_outlives_a_grader_that_is_killed(hang: str, tmp_path: Path) -> None:
+    """Neither a kernel that never ends nor a loop of Python's that never looks up."""
+    engine = write_engine(
+        tmp_path, "while (n) ((volatile float*)out)[0] = 1;", toy="def hang():\n    sum(iter(int, 1))\n"
+    )
+    command = [sys.executable, "-c", OWNER.format(hang=hang), str(engine)]
+    owner = subprocess.Popen(command, cwd=KIT, stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    numbers = [int(number) for _ in range(2) for number in owner.stdout.readline().split()]
+    time.sleep(1)  # now in the middle of it
+    owner.kill()
+    owner.wait()
+    deadline = time.monotonic() + 10
+    while any(map(_is_running, numbers)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert len(numbers) == 4
+    assert not [number for number in numbers if _is_running(number)]
+
+
+def test_compilation_that_is_killed_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, slow = tmp_path / "cache", tmp_path / "slow"
+    cache.mkdir()
+    shutil.copy(toolchain.runtime_library(), cache)
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *cuda_runtime.h*) sleep 60;; esac\nexec {toolchain.compiler()} "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("CXX", str(slow))
+    monkeypatch.setenv("PAGEDLAB_CACHE", str(cache))
+    monkeypatch.setattr(toolchain, "CACHE", cache)
+    device = start_device(cores=1)
+    before = {path.name for path in cache.iterdir()}
+    send_frame(device.channel, {"verb": "compile", "source": "", "options": [], "include_dirs": []})
+    deadline = time.monotonic() + 10
+    while not list(cache.glob("unfinished-*")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert list(cache.glob("unfinished-*"))
+    device.kill()
+    assert {path.name for path in cache.iterdir()} == before

@@ -21,7 +21,8 @@ namespace pagedlab {
 namespace {
 
 constexpr size_t HANDLER_STACK = 64 * 1024;
-constexpr int64_t MAX_PRINTED = 1 << 20;  // bytes that kernels may print in all
+constexpr uintptr_t NULL_BYTES = 1 << 16;  // elements of an array at null have such addresses
+constexpr int64_t MAX_PRINTED = 1 << 20;   // bytes that kernels may print in all
 const char* const OPERATIONS[] = {
     "__syncwarp",        "a warp vote",       "__reduce_add_sync", "__reduce_min_sync", "__reduce_max_sync",
     "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync", "__reduce_or_sync",  "__reduce_xor_sync",
@@ -120,6 +121,8 @@ Fault explain(int signal_number, const siginfo_t* info, ucontext_t* context) {
     if (Range{stack_end, stack_end + GUARD_BYTES}.holds(address))
         return {LAUNCH_FAILED, "local arrays are too large, or recursion too deep"};
     if (address == code) return {LAUNCH_FAILED, "a call through a pointer that points to no function"};
+    if (reinterpret_cast<uintptr_t>(address) < NULL_BYTES)
+        return {ILLEGAL_ADDRESS, "access through a null pointer", address};
     return {ILLEGAL_ADDRESS, "access outside of all allocations", address};
 }
 
