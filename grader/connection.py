@@ -94,15 +94,18 @@ class Connection:
         return self._ended(Failure("RUNTIME_ERROR", f"The process that runs the code sent no valid answer but {what}."))
 
     @contextlib.contextmanager
-    def observing(self, *, counted: bool = False, checked: bool = False, order: int = 0) -> Iterator[Observed]:
+    def observing(
+        self, *, counted: bool = False, checked: bool = False, profiled: bool = False, order: int = 0
+    ) -> Iterator[Observed]:
         """What the emulated device does meanwhile, with `counted` in detail; on a GPU only the seconds.
 
-        With `checked`, a kernel that does what it must not is a Failure. `order` is the seed of its threads' order.
+        With `checked`, a kernel that does what it must not is a Failure; with `counted` and `profiled` the instructions
+        of kernels are told of too. `order` is the seed of the threads' order.
         """
         child = self._started()
         if child.device is None and (counted or checked):
             raise TypeError("kernels are counted and checked on the emulator only: use the fixture `emulator`")
-        self._observe(child, counted, checked, order)
+        self._observe(child, order, counted=counted, checked=checked, profiled=profiled)
         seen = Observed()
         try:
             begin = time.monotonic()
@@ -117,14 +120,14 @@ class Connection:
             if (counted or checked) and self._child is child:
                 self._observe(child)
 
-    def _observe(self, child: Child, counted: bool = False, checked: bool = False, order: int = 0) -> None:
+    def _observe(self, child: Child, order: int = 0, **modes: bool) -> None:
         """Let the device begin anew to count; the time for building instrumented kernels is not the check's."""
-        self._checked = checked
+        self._checked = modes.get("checked", False)
         if child.device is not None:
             begin = time.monotonic()
             with self._controlling():
                 child.device.control.set_mode(order_seed=order)
-                child.device.control.observe(counted=counted, checked=checked)
+                child.device.control.observe(**modes)
             self._clock.deadline += time.monotonic() - begin
 
     def limit_memory(self, limit: int | None) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from grader.compare import Failure
-from grader.counters import Counters
+from grader.counters import Counters, Profile
 from grader.findings import failure_of
 
 BF16_BYTES = 2
@@ -54,6 +54,8 @@ class Observed:
     """Every product, in order."""
     kernels: tuple[KernelCount, ...]
     """Every launch, in order; empty unless counted."""
+    profiles: Mapping[str, Profile]
+    """By the kernel's name, of the launch that moved the most; empty unless profiled."""
     copies: int
     """Between host and device, in either direction."""
     copies_to_device: int
@@ -87,6 +89,8 @@ class Observed:
         self.gemms = report["gemms"]
         self.gemm_calls = tuple(_gemm_call(*call) for call in report["gemm_calls"])
         self.kernels = tuple(KernelCount(name, Counters(**fields)) for name, fields in report["kernel_counts"])
+        profiles = [Profile.of_report(fields) for fields in report["profiles"]]
+        self.profiles = {profile.kernel: profile for profile in profiles}
         self.copies_to_device, self.copies_to_host = (report["copies"][to] for to in ("device", "host"))
         self.bytes_to_device, self.bytes_to_host = (report["copied_bytes"][to] for to in ("device", "host"))
         self.copies = self.copies_to_device + self.copies_to_host

@@ -41,7 +41,8 @@ One way, without an answer; what goes wrong is reported by the next sync:
 
 Parent's requests on the control socket, each with one answer, given once no request of the client is left:
     {"verb": "set_mode", "empty": bool, "order_seed": int} → {}      absent keys keep their value
-    {"verb": "observe", "counted": bool, "checked": bool} → {}       begin anew to count, kernels in detail if `counted`
+    {"verb": "observe", "counted": bool, "checked": bool, "profiled": bool} → {}      begin anew to count: kernels in
+        detail if `counted`, and their instructions if `profiled` too; the last two may be absent
     {"verb": "observed"} → since `observe`: Observation.report(), bytes of memory in use: "used" now, "peak" at most,
         and "reports": what was found in checked kernels, see reports.py
     {"verb": "limit", "bytes": int | null} → {}                      no allocation beyond so much memory in use
@@ -65,8 +66,9 @@ from typing import Any
 from grader.emulator.arena import Arena
 from grader.emulator.checks import Checking
 from grader.emulator.frames import MAX_HEADER, Requests
-from grader.emulator.native import Counters, Gemm, Kernels, Launch, LoadedModule, Range, Runtime
+from grader.emulator.native import Counters, Gemm, Kernels, Launch, LoadedModule, Range, Runtime, SiteTable
 from grader.emulator.observation import DIRECTIONS, Observation
+from grader.emulator.profile import LaunchProfile
 from grader.emulator.toolchain import CompileError
 from grader.framing import ProtocolError, receive_frame, send_frame
 
@@ -293,12 +295,16 @@ class Device:
         launch.memory = Range(self.arena.base, self.arena.base + self.arena.size)
         launch.pointed_into = (Range * len(pointers))(*(Range(begin, begin + size) for begin, size in allocations))
         launch.num_pointers = len(pointers)
+        if self.observation.profiled:
+            launch.sites = ctypes.pointer(SiteTable())
         kernels.plain.copy_globals(module)
         self._run(launch, arguments)
         module.copy_globals(kernels.plain)
         self.checking.collect(launch, checks, module, arguments)
         if self.observation.counted and not launch.error:
             self.observation.add_kernel(kernel, counters, len(pointers))
+            if launch.sites:
+                self.observation.add_profile(LaunchProfile(launch, module, arguments, allocations))
 
     def _check_launch(
         self, module: LoadedModule, name: str, grid: list[int], block: list[int], shared: int, given: int
@@ -336,7 +342,7 @@ class Device:
                 self.repeated.clear()
                 return {}
             case {"verb": "observe", "counted": counted, **more}:
-                self._observe(counted, more.get("checked", False))
+                self._observe(counted, more.get("checked", False), more.get("profiled", False))
                 return {}
             case {"verb": "observed"}:
                 memory = {"used": self.arena.used, "peak": self.arena.peak}
@@ -348,8 +354,8 @@ class Device:
                 return {"offset": self.arena.first_written(begin, size, ranges)}
         raise ProtocolError(f"unknown request {request.get('verb')!r}")
 
-    def _observe(self, counted: bool, checked: bool) -> None:
-        self.observation = Observation(counted)
+    def _observe(self, counted: bool, checked: bool, profiled: bool) -> None:
+        self.observation = Observation(counted, profiled)
         self.checking = Checking(self.runtime, self.arena, active=checked)
         self.arena.peak = self.arena.used
         self.repeated.clear()

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from grader.emulator.toolchain import CompileError, Module, compile_module, runtime_library, source_line
+from grader.emulator.toolchain import CompileError, Module, compile_module, runtime_library, source_lines
 
 MAX_ARGUMENTS = 64
 MAX_REPORTS = 64
@@ -60,6 +60,44 @@ class Counters(ctypes.Structure):
         counters = cls.from_buffer_copy(packed.ljust(ctypes.sizeof(cls), b"\0"))
         counts = {name: getattr(counters, name) for name, *_ in cls._fields_}
         return {**counts, "arguments": [list(pair) for pair in counters.arguments[:num_pointers]]}
+
+
+WARP = 32
+SITE_KINDS = ("load", "store", "atomic", "barrier", "shuffle")
+
+
+class WorstRequest(ctypes.Structure):
+    """pagedlab::WorstRequest of runtime/runtime.h."""
+
+    _fields_ = (
+        ("cost", ctypes.c_uint64),
+        ("ideal", ctypes.c_uint64),
+        ("lanes", ctypes.c_uint32),
+        ("bytes", ctypes.c_uint32),
+        ("block", ctypes.c_uint32 * 3),
+        ("warp", ctypes.c_uint32),
+        ("addresses", ctypes.c_uint64 * WARP),
+    )
+
+
+class Site(ctypes.Structure):
+    """pagedlab::Site of runtime/runtime.h, with its counts in the place of a struct of them."""
+
+    _fields_ = (
+        ("instruction", ctypes.c_uint64),
+        ("kind", ctypes.c_uint32),
+        ("space", ctypes.c_uint32),
+        *((name, ctypes.c_uint64) for name in (
+            "requests", "lanes", "bytes", "divergent", "cost", "ideal", "addresses",
+        )),
+        ("worst", WorstRequest),
+    )  # fmt: skip
+
+
+class SiteTable(ctypes.Structure):
+    """pagedlab::SiteTable of runtime/runtime.h."""
+
+    _fields_ = (("lost", ctypes.c_uint64), ("slots", Site * 1024))
 
 
 class Range(ctypes.Structure):
@@ -126,6 +164,7 @@ class Launch(ctypes.Structure):
         ("order_seed", ctypes.c_uint),
         ("counters", ctypes.POINTER(Counters)),
         ("checks", ctypes.POINTER(Checks)),
+        ("sites", ctypes.POINTER(SiteTable)),
         ("error", _int),
         ("address", ctypes.c_uint64),
         ("detail", ctypes.c_char * 1024),
@@ -232,7 +271,11 @@ class LoadedModule:
 
     def source_line(self, instruction: int) -> tuple[str, int]:
         """File and line of the call of a hook that returns to this address; ("", 0) when unknown."""
-        return source_line(str(self.module.path), instruction - 1 - self.base)
+        return self.source_lines([instruction])[0]
+
+    def source_lines(self, instructions: Sequence[int]) -> list[tuple[str, int]]:
+        """As source_line, of many."""
+        return source_lines(str(self.module.path), tuple(instruction - 1 - self.base for instruction in instructions))
 
     def checks(self, name: str, arrays: Sequence[tuple[int, int]]) -> Checks:
         """What a checked launch of this kernel may access: arrays (address, bytes) and the module's own variables."""

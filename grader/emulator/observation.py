@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grader.emulator.native import Counters
+from grader.emulator.profile import LaunchProfile
 
 MAX_GEMMS = 1 << 18
 MAX_KERNELS = 1 << 15
@@ -19,10 +20,15 @@ Gemm = tuple[int, int, int, int]
 
 
 class Observation:
-    """Counts since its begin. With `counted`, also the Counters of every launch, by instrumented kernels."""
+    """Counts since its begin. With `counted`, also the Counters of every launch, by instrumented kernels.
 
-    def __init__(self, counted: bool = False) -> None:
+    With `profiled`, besides, what each instruction did, in that launch of each kernel that moved the most.
+    """
+
+    def __init__(self, counted: bool = False, profiled: bool = False) -> None:
         self.counted = counted
+        self.profiled = profiled
+        self._profiles: dict[str, LaunchProfile] = {}
         self.launches: Counter[str] = Counter()
         self.num_gemms = self.num_kernels = 0
         self.allocations = self.memsets = self.device_copies = self.device_copied_bytes = 0
@@ -50,6 +56,12 @@ class Observation:
         if len(self._kernels) < MAX_KERNELS:
             self._kernels.append((name, num_pointers, counters.packed(num_pointers)))
 
+    def add_profile(self, profile: LaunchProfile) -> None:
+        """What the instructions did in one launch of a kernel."""
+        known = self._profiles.get(profile.name)
+        if known is None or profile.cost > known.cost:
+            self._profiles[profile.name] = profile
+
     def add_empty_kernel(self, name: str, grid: Sequence[int], block: Sequence[int], num_pointers: int) -> None:
         """A launch of a kernel that does nothing: it has threads, and that is all."""
         blocks = grid[0] * grid[1] * grid[2]
@@ -64,6 +76,7 @@ class Observation:
             "gemm_calls": self._gemms,
             "kernels": self.num_kernels,
             "kernel_counts": [[name, Counters.unpacked(packed, n)] for name, n, packed in self._kernels],
+            "profiles": [profile.report() for profile in self._profiles.values()],
             "copies": self._copies,
             "copied_bytes": self._copied_bytes,
             "device_copies": self.device_copies,

@@ -47,12 +47,12 @@ class Memory:
         places = {symbol: (at, size) for symbol, (at, size, owner) in variables.items() if owner in (self.kernel, None)}
         for symbol, (begin, size) in places.items():
             if begin <= offset < begin + size:
-                return f"shared {_name(symbol)}[{(offset - begin) // size_of_access}]", ""
+                return f"shared {variable_name(symbol)}[{(offset - begin) // size_of_access}]", ""
         if not places:
             return "shared memory", "this kernel has no shared variables"
         nearest = min(places, key=lambda symbol: _distance(offset, *places[symbol]))
         begin, size = places[nearest]
-        return f"shared {_name(nearest)}", _outside(offset, begin, size, f"shared {_name(nearest)}", 1)
+        return f"shared {variable_name(nearest)}", _outside(offset, begin, size, f"shared {variable_name(nearest)}", 1)
 
     def _dynamic_shared(self, offset: int, size: int) -> tuple[str, str]:
         offset = _signed(offset)
@@ -203,7 +203,7 @@ def _triple(index: list[int]) -> str:
     return f"({','.join(map(str, index))})"
 
 
-def _name(symbol: str) -> str:
+def variable_name(symbol: str) -> str:
     """The name of a variable in a mangled symbol: its last part."""
     name = symbol
     for length in re.finditer(r"\d+", symbol):

@@ -49,7 +49,7 @@ _DEBUGGED = ("-O0", "-g3")
 _INSTRUMENTED = ("-O1", "-g1", "-fsanitize=thread", "-DPAGEDLAB_INSTRUMENTED")
 _GCC = ("-fno-gnu-unique", "-fstack-clash-protection")  # large frames touch every page, so also the guard's
 _GCC_INSTRUMENTED = (
-    "-fsanitize=bounds", "-fno-tree-sra", "--param", "tsan-instrument-func-entry-exit=0",
+    "-fsanitize=bounds", "-fno-tree-sra", "-fno-ivopts", "--param", "tsan-instrument-func-entry-exit=0",
 )  # fmt: skip
 _CLANG = ("-Wno-unused-command-line-argument",)
 _CLANG_INSTRUMENTED = (
@@ -329,12 +329,20 @@ def _refuse_large_shared(shared: dict[str, int], command: Sequence[str]) -> None
 
 
 @functools.lru_cache(maxsize=4096)
-def source_line(path: str, address: int) -> tuple[str, int]:
-    """File and line of an instruction of a module, in the source that it was compiled from; ("", 0) when unknown."""
-    command = ["addr2line", "-i", "-e", path, hex(address)]
+def source_lines(path: str, addresses: tuple[int, ...]) -> list[tuple[str, int]]:
+    """File and line of instructions of a module, in the source that it was compiled from; ("", 0) for unknown ones.
+
+    Of functions that were inlined there the innermost that is no function of the kit's headers.
+    """
+    if not addresses:
+        return []
+    command = ["addr2line", "-a", "-i", "-e", path, *map(hex, addresses)]
     listing = subprocess.run(command, capture_output=True, text=True).stdout.split("\n")
+    found: list[tuple[str, int]] = []
     for row in listing:
         file, _, line = row.partition(" ")[0].rpartition(":")
-        if line.isdecimal() and not file.startswith(str(HEADERS)):
-            return file.removeprefix(f"{Path.cwd()}/"), int(line)
-    return "", 0
+        if row.startswith("0x"):
+            found.append(("", 0))
+        elif found and not found[-1][1] and line.isdecimal() and not file.startswith(str(HEADERS)):
+            found[-1] = file.removeprefix(f"{Path.cwd()}/"), int(line)
+    return found if len(found) == len(addresses) else [("", 0)] * len(addresses)

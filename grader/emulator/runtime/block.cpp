@@ -92,7 +92,7 @@ void Block::prepare(Launch& launch, uint64_t index) {
     for (unsigned w = 0; w < num_warps_; w++) {
         const unsigned lanes = first_lanes(num_threads_ - w * WARP);
         warps_[w].alive = warps_[w].ready = lanes;
-        warps_[w].at_barrier = warps_[w].num_meetings = 0;
+        warps_[w].at_barrier = warps_[w].ahead = warps_[w].num_meetings = 0;
     }
     for (unsigned t = 0; t < num_threads_; t++) threads_[t].stack_pointer = nullptr;
 }
@@ -166,6 +166,7 @@ inline void* Block::enter(unsigned thread) {
 }
 
 inline void Block::wait(int line) {
+    resume_lanes_ahead(current_ / WARP);
     const int next = next_ready();
     if (next < 0) fail_deadlocked(line);
     Thread& self = threads_[current_];
@@ -179,6 +180,29 @@ inline void Block::wait(int line) {
     switch_stack(&self.stack_pointer, to);
 }
 
+void Block::let_others_catch_up() {
+    const unsigned index = current_ / WARP, self = 1u << current_ % WARP;
+    Warp& warp = warps_[index];
+    warp.ahead |= self;
+    if (warp.ready != 0) {
+        wait(0);
+        return;
+    }
+    resume_lanes_ahead(index);
+    warp.ready &= ~self;
+    if (warp.ready == 0) ready_warps_ &= ~(1u << index);
+}
+
+// Once no other lane of a warp can run.
+inline void Block::resume_lanes_ahead(unsigned warp) {
+    Warp& its = warps_[warp];
+    if (its.ahead == 0 || its.ready != 0) return;
+    recorder_->end_common_requests(warp, its.ahead);
+    its.ready = its.ahead;
+    its.ahead = 0;
+    ready_warps_ |= 1u << warp;
+}
+
 void Block::finish_thread() {
     Warp& warp = warps_[current_ / WARP];
     warp.alive &= ~(1u << current_ % WARP);
@@ -190,6 +214,7 @@ void Block::finish_thread() {
     for (unsigned i = warp.num_meetings; i-- > 0;) {
         if (is_complete(warp, warp.meetings[i])) complete(warp, i);
     }
+    resume_lanes_ahead(current_ / WARP);
 }
 
 Votes Block::barrier(int predicate, int line) {
@@ -292,11 +317,13 @@ using namespace pagedlab;
 extern "C" {
 
 Votes pagedlab_barrier(int predicate, int line) {
+    running_block->note_meeting(pagedlab::SITE_BARRIER, __builtin_return_address(0));
     return running_block->barrier(predicate, line);
 }
 
 unsigned long long pagedlab_shuffle(unsigned mask, unsigned long long bits, int operation, int operand,
                                     int width, int line) {
+    running_block->note_meeting(pagedlab::SITE_SHUFFLE, __builtin_return_address(0));
     return running_block->shuffle(mask, bits, operation, operand, width, line);
 }
 

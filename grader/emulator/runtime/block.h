@@ -22,7 +22,7 @@ extern __thread uint3 block_extent PAGEDLAB_SYMBOL("blockDim");
 extern __thread uint3 grid_extent PAGEDLAB_SYMBOL("gridDim");
 extern __thread char* dynamic_shared PAGEDLAB_SYMBOL("pagedlab_dynamic_shared");
 
-constexpr unsigned WARP = 32, MAX_WARPS = 32, MAX_THREADS = 1024;
+constexpr unsigned MAX_WARPS = 32, MAX_THREADS = 1024;
 constexpr size_t MAX_SHARED = 99 * 1024;
 
 struct Thread {
@@ -44,6 +44,7 @@ struct Warp {
     unsigned alive;  // lanes that have not returned
     unsigned ready;  // lanes that can run now, the running one excepted
     unsigned at_barrier;
+    unsigned ahead;  // lanes that wait until the others' accesses are as many as theirs
     unsigned num_meetings;
     Meeting meetings[WARP];
 };
@@ -67,6 +68,11 @@ class Block {
     // Where a thread of this block is.
     Place place(unsigned thread, int line) const;
 
+    // A barrier or a shuffle of the running thread, for the profile.
+    void note_meeting(SiteKind kind, const void* instruction) {
+        if (launch_->sites != nullptr) recorder_->add_meeting(current_, kind, instruction);
+    }
+
     // Ends the launch with an error at the running thread, which never goes on.
     [[noreturn]] void fail(int code, const char* what);
     // As fail, in a signal handler, which goes on at the returned stack pointer.
@@ -81,6 +87,8 @@ class Block {
     void number_threads(const unsigned* extent);
     void* enter(unsigned thread);
     void wait(int line);
+    void let_others_catch_up();
+    void resume_lanes_ahead(unsigned warp);
     int next_ready();
     void finish_thread();
     void open_barrier();

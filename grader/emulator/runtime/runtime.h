@@ -19,7 +19,7 @@ enum ErrorCode {
     LAUNCH_FAILED = 719
 };
 
-constexpr unsigned MAX_ARGUMENTS = 64;
+constexpr unsigned WARP = 32, MAX_ARGUMENTS = 64;
 
 // What an instrumented kernel does to memory. UNALIGNED: of an address that need not be a multiple of the size.
 enum AccessKind { LOAD, STORE, UNALIGNED_LOAD, UNALIGNED_STORE, ATOMIC };
@@ -48,6 +48,41 @@ constexpr unsigned IN_ORDER = 0, REVERSED = 1;
 
 enum Verdict { OUT_OF_BOUNDS, MISALIGNED_ACCESS, DATA_RACE, UNINITIALISED_READ, BARRIER_DIVERGENCE };
 enum Space { GLOBAL, STATIC_SHARED, DYNAMIC_SHARED, ELSEWHERE };
+
+// What an instruction of a kernel does, of those that a profile tells of.
+enum SiteKind { SITE_LOAD, SITE_STORE, SITE_ATOMIC, SITE_BARRIER, SITE_SHUFFLE };
+
+// What one instruction did, by requests of warps. A request costs, in global memory, the 32-byte sectors that it touches;
+// in shared memory the times that this is read, once where no bank has two of the words. `ideal` is what as many
+// bytes need at least.
+struct SiteCounts {
+    uint64_t requests, lanes, bytes;
+    uint64_t divergent;  // requests of a part of the lanes that were active
+    uint64_t cost, ideal;
+    uint64_t addresses;  // different ones in a request, summed up; of atomics
+};
+
+// The request that costs the most beyond its ideal.
+struct WorstRequest {
+    uint64_t cost, ideal;
+    uint32_t lanes, bytes;  // a bit for each lane, bytes of each; no lanes: none
+    uint32_t block[3], warp;
+    uint64_t addresses[WARP];  // in shared memory: from its begin
+};
+
+struct Site {
+    uint64_t instruction;  // the one behind it; 0: a free slot of a table
+    uint32_t kind, space;  // a SiteKind, a Space
+    SiteCounts counts;
+    WorstRequest worst;
+};
+
+// A hash table of sites.
+struct SiteTable {
+    static constexpr unsigned SLOTS = 1024;
+    uint64_t lost;  // requests at instructions for which it had no slot
+    Site slots[SLOTS];
+};
 
 // Where a thread did something: at an instruction, or in a line of the source.
 struct Place {
@@ -92,6 +127,7 @@ struct Launch {
     unsigned order_seed;
     Counters* counters;  // null: not counted
     Checks* checks;      // null: not checked
+    SiteTable* sites;    // of a counted launch; null: not profiled
 
     // What went wrong, if anything.
     int code_of_error;
