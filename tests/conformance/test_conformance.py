@@ -8,7 +8,7 @@ from tests.conformance.cases import CASES
 from tests.conformance.devices import Outcome, run_emulated
 from tests.conformance.table import Case, errors
 
-MODES = {"plain": {}, "instrumented": {"counted": True}}
+MODES: dict[str, dict[str, bool]] = {"plain": {}, "checked": {"counted": True, "checked": True}}
 ORDERS = (0, 1, 7)
 
 

@@ -112,6 +112,7 @@ void Block::number_threads(const unsigned* extent) {
 // they meet the soonest, and their stacks are in the cache. In the reversed order the last one of them, with another
 // seed any ready thread.
 inline int Block::next_ready() {
+    if (ready_warps_ == 0) release_converging();
     if (ready_warps_ == 0) return -1;
     unsigned w = current_ / WARP, lane = current_ % WARP;
     if (order_ > REVERSED) {
@@ -298,6 +299,30 @@ uint64_t Block::meet(unsigned mask, int operation, int line) {
     return threads_[current_].result;
 }
 
+// The lanes that come to the same line as the running one before their warp must go on.
+unsigned Block::converge(int line) {
+    Warp& warp = warps_[current_ / WARP];
+    unsigned i = 0;
+    while (i < warp.num_meetings && warp.meetings[i].mask != WHOEVER_COMES) i++;
+    if (i == warp.num_meetings) warp.meetings[warp.num_meetings++] = {WHOEVER_COMES, 0, MATCH};
+    warp.meetings[i].arrived |= 1u << current_ % WARP;
+    threads_[current_].value = static_cast<uint64_t>(line);
+    if (ready_warps_ == 0) {
+        release_converging();
+    } else {
+        wait(line);
+    }
+    return static_cast<unsigned>(threads_[current_].result);
+}
+
+void Block::release_converging() {
+    for (unsigned w = 0; w < num_warps_; w++) {
+        for (unsigned i = warps_[w].num_meetings; i-- > 0;) {
+            if (warps_[w].meetings[i].mask == WHOEVER_COMES) complete(warps_[w], i);
+        }
+    }
+}
+
 void Block::complete(Warp& warp, unsigned position) {
     const Meeting meeting = warp.meetings[position];
     warp.meetings[position] = warp.meetings[--warp.num_meetings];
@@ -306,7 +331,8 @@ void Block::complete(Warp& warp, unsigned position) {
     combine(meeting, threads_ + index * WARP);
     num_shuffles_ += meeting.operation >= SHUFFLE;
     if (launch_->counters != nullptr && meeting.arrived == warp.alive) recorder_->end_requests(index);
-    warp.ready |= meeting.arrived & ~(1u << current_ % WARP);
+    warp.ready |= meeting.arrived;
+    if (index == current_ / WARP) warp.ready &= ~(1u << current_ % WARP);
     if (warp.ready != 0) ready_warps_ |= 1u << index;
 }
 
@@ -329,6 +355,10 @@ unsigned long long pagedlab_shuffle(unsigned mask, unsigned long long bits, int 
 
 unsigned long long pagedlab_collective(unsigned mask, unsigned long long bits, int operation, int line) {
     return running_block->collective(mask, bits, operation, line);
+}
+
+unsigned pagedlab_converge(int line) {
+    return running_block->converge(line);
 }
 
 unsigned pagedlab_active_mask() {

@@ -34,6 +34,8 @@ struct Thread {
     uint64_t value, result;
 };
 
+constexpr unsigned WHOEVER_COMES = 0;  // the mask of a meeting that ends when no thread of the block can go on
+
 // Lanes of one warp in one collective operation; complete when no lane of the mask is missing that still runs.
 struct Meeting {
     unsigned mask, arrived;
@@ -58,6 +60,7 @@ class Block {
     Votes barrier(int predicate, int line);
     uint64_t shuffle(unsigned mask, uint64_t bits, int operation, int operand, int width, int line);
     uint64_t collective(unsigned mask, uint64_t bits, int operation, int line);
+    unsigned converge(int line);
     unsigned active_mask() const { return warps_[current_ / WARP].alive; }
 
     // An access of the running thread, in an instrumented kernel.
@@ -94,6 +97,7 @@ class Block {
     void open_barrier();
     uint64_t meet(unsigned mask, int operation, int line);
     void complete(Warp& warp, unsigned position);
+    void release_converging();
     static void combine(const Meeting& meeting, Thread* lanes);
     [[noreturn]] void fail_deadlocked(int line);
     [[noreturn]] void fail_outside_mask(unsigned mask, int line);

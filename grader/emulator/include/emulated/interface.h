@@ -50,7 +50,8 @@ pagedlab::Votes pagedlab_barrier(int predicate, int line);
 unsigned long long pagedlab_shuffle(unsigned mask, unsigned long long bits, int operation, int operand,
                                     int width, int line);
 unsigned long long pagedlab_collective(unsigned mask, unsigned long long bits, int operation, int line);
-unsigned pagedlab_active_mask();
+unsigned pagedlab_converge(int line);
+unsigned pagedlab_active_mask();  // lanes that have not returned
 void pagedlab_fence();
 void pagedlab_atomic(const void* address, unsigned long bytes);
 bool pagedlab_compare_exchange(void* word, void* expected, const void* desired, unsigned long bytes);

@@ -37,8 +37,8 @@ PAGEDLAB_SHUFFLE(__shfl_xor_sync, SHUFFLE_XOR, int)
 inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE()) {
     pagedlab_collective(mask, 0, pagedlab::SYNC, line);
 }
-inline unsigned __activemask() {
-    return pagedlab_active_mask();
+inline unsigned __activemask(int line = __builtin_LINE()) {
+    return pagedlab_converge(line);
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate, int line = __builtin_LINE()) {
     return static_cast<unsigned>(pagedlab_collective(mask, predicate != 0, pagedlab::BALLOT, line));
