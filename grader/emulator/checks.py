@@ -49,7 +49,8 @@ class Checking:
         """Keep what was found in a launch."""
         if checks.num_reports:
             found = list(checks.reports[: checks.num_reports])
-            memory = Memory(self._arena, self._arrays, module, launch.name.decode(), packed)
+            name, dynamic_shared = launch.name.decode(), launch.dynamic_shared
+            memory = Memory(self._arena, self._arrays, module, name, packed, dynamic_shared)
             self._reports = merged(self._reports + [readable(report, memory) for report in found])
 
     def report(self) -> list[dict[str, Any]]:

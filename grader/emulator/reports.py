@@ -18,17 +18,34 @@ GLOBAL, STATIC_SHARED, DYNAMIC_SHARED, ELSEWHERE = range(4)
 KINDS = ("load", "store", "load", "store", "atomic")
 NOBODY = -2
 DOES = {"load": "reads", "store": "writes", "atomic": "changes (atomically)", "": "uses"}
+MAX_STRAY = 16 << 30
+"""So many bytes from a pointer an address may be that was made of it: an index of 32 bits goes no further."""
+NO_DEVICE_MEMORY = "no pointer to the device's memory"
+FAR_OFF = "far from all arrays"
+ADVICE = {
+    "null pointer": "Pass an array, or test the pointer before you use it.",
+    "was freed": "Keep the array until the kernel has run: Python frees an array as soon as no variable refers to it.",
+    FAR_OFF: "Does the index fit into 32 bits? Compute it as long long, and compare it with the size.",
+    NO_DEVICE_MEMORY: "Copy the array to the device, and pass the pointer to it there.",
+}
 
 
 class Memory:
     """Names of addresses, as one launch of a kernel sees them."""
 
     def __init__(
-        self, arena: Arena, arrays: dict[int, tuple[int, int]], module: LoadedModule, kernel: str, packed: bytes
+        self,
+        arena: Arena,
+        arrays: dict[int, tuple[int, int]],
+        module: LoadedModule,
+        kernel: str,
+        packed: bytes,
+        dynamic_shared: int,
     ) -> None:
         self.module = module
         self.kernel = kernel
         self._arena = arena
+        self._dynamic_bytes = dynamic_shared
         self._ranges = [arrays.get(begin, (begin, size)) for begin, size in arena.allocations()]
         self._variables = {name: (module.base + at, size) for name, (at, size) in module.module.globals.items()}
         self._arguments = module.pointer_arguments(kernel, packed)
@@ -39,7 +56,7 @@ class Memory:
             return self._static_shared(address, size)
         if space == DYNAMIC_SHARED:
             return self._dynamic_shared(address, size)
-        return self._global(address)
+        return self._global(address, size)
 
     def _static_shared(self, offset: int, size_of_access: int) -> tuple[str, str]:
         offset = _signed(offset)
@@ -57,24 +74,40 @@ class Memory:
     def _dynamic_shared(self, offset: int, size: int) -> tuple[str, str]:
         offset = _signed(offset)
         name = f"byte {offset} of dynamic shared memory"
-        return name, ""
+        inside = 0 <= offset <= self._dynamic_bytes - size
+        return name, "" if inside else f"of which the launch gives {self._dynamic_bytes:,} bytes"
 
-    def _global(self, address: int) -> tuple[str, str]:
+    def _global(self, address: int, size_of_access: int) -> tuple[str, str]:
         named = [(begin, size, name, element) for name, element, begin, size in self._named()]
         inside = [entry for entry in named if entry[0] <= address < entry[0] + entry[1]]
         if inside:
-            begin, _, name, element = inside[0]
-            return f"{name}[{(address - begin) // element}]", ""
-        if not self._arena.base <= address < self._arena.base + self._arena.size:
-            what = "a null pointer" if address < 1 << 16 else "no device memory: is it a pointer of the host?"
-            return f"address {address:#x}", what
-        freed = self._arena.freed(address)
-        if freed is not None:
-            return f"address {address:#x}", f"memory of {freed} bytes that was freed before the launch"
+            begin, size, name, element = inside[0]
+            over = address + size_of_access - begin - size
+            crossing = f"{over} of its {size_of_access} bytes are past the end: {_has(name, size, element)}"
+            return f"{name}[{(address - begin) // element}]", crossing if over > 0 else ""
+        in_arena = self._arena.base <= address < self._arena.base + self._arena.size
+        if self._arena.freed(address) is not None or not in_arena:
+            return self._no_memory(address, named)
         if not named:
             return f"address {address:#x}", self._arena.describe(address)
         begin, size, name, element = min(named, key=lambda entry: _distance(address, entry[0], entry[1]))
         return f"{name}[{(address - begin) // element}]", _outside(address, begin, size, name, element)
+
+    def _no_memory(self, address: int, named: list[tuple[int, int, str, int]]) -> tuple[str, str]:
+        """As `describe`, of memory that was freed or never was the device's: by the pointer that led there."""
+        arrays = {begin: size for begin, size, _, _ in named}
+        name, element, pointer = min(
+            self._arguments, key=lambda argument: abs(address - argument[2]), default=("", 1, address - MAX_STRAY)
+        )
+        if abs(address - pointer) >= MAX_STRAY:
+            return f"address {address:#x}", NO_DEVICE_MEMORY
+        what = f"{name}[{(address - pointer) // element}]"
+        if pointer in arrays:
+            return what, f"{FAR_OFF}, {_outside(address, pointer, arrays[pointer], name, element)}"
+        if pointer == 0:
+            return what, f"and {name} is a null pointer"
+        is_freed = self._arena.freed(pointer) is not None
+        return what, f"and {name} was freed before the launch" if is_freed else f"and {name} is {NO_DEVICE_MEMORY}"
 
     def _named(self) -> list[tuple[str, int, int, int]]:
         """(name, bytes of an element, begin, bytes) of each array, those of arguments first."""
@@ -137,7 +170,7 @@ def _message(found: dict[str, Any], outside: str, text: str, report: Report) -> 
     does = DOES[access["kind"]]
     if found["verdict"] == "OUT_OF_BOUNDS":
         what = f"uses {text}" if text else f"{does} {name}, {outside}" if outside else f"{does} {name}"
-        return f"{where}: {who} {what}. Compare the index with the size before you use it."
+        return f"{where}: {who} {what}. {_bounds_advice(outside)}"
     if found["verdict"] == "MISALIGNED_ACCESS":
         return (
             f"{where}: {who} {does} {report.bytes} bytes at {name}, which is no multiple of {report.bytes} bytes. "
@@ -147,7 +180,22 @@ def _message(found: dict[str, Any], outside: str, text: str, report: Report) -> 
         return f"{where}: {who} {does} {name}, which nobody has written. Write all of it first, the tail too."
     if found["verdict"] == "DATA_RACE":
         return f"{where}: {who} {does} {name}, which {_race(access, other)}"
-    return f"{where}: {text}. {_barrier_advice(found)}"
+    return f"{where}: {who}: {text}{_counterpart(other)}. {_barrier_advice(found, text)}"
+
+
+def _counterpart(other: dict[str, Any] | None) -> str:
+    """Who waits elsewhere, or has returned and is in no line any more."""
+    if other is None:
+        return ""
+    thread = f"thread {_triple(other['thread'])}"
+    return f", at which {thread} waits" if other["line"] else f", for example {thread}"
+
+
+def _bounds_advice(outside: str) -> str:
+    for sign, advice in ADVICE.items():
+        if sign in outside:
+            return advice
+    return "Compare the index with the size before you use it."
 
 
 def _race(access: dict[str, Any], other: dict[str, Any]) -> str:
@@ -160,11 +208,20 @@ def _race(access: dict[str, Any], other: dict[str, Any]) -> str:
             f"{who} of block {_triple(other['block'])} {doing} {line}. Blocks run in any order: let one block alone "
             "use the element, or use an atomic function."
         )
-    return f"{who} of the same block {doing} {line}, with no barrier in between: put __syncthreads() between the two."
+    cure = "put __syncthreads() between the two"
+    if access["line"] == other["line"]:
+        cure += ", or use an atomic function when many threads change one element"
+    return f"{who} of the same block {doing} {line}, with no barrier in between: {cure}."
 
 
-def _barrier_advice(found: dict[str, Any]) -> str:
-    return "All threads of a block must reach the same barrier, and all lanes that a mask names must call the function."
+def _barrier_advice(found: dict[str, Any], text: str) -> str:
+    if "does not have" in text:
+        return "It works on today's GPUs; to be safe, name only lanes that there are."
+    if "lane" in text or "_sync " in text:
+        return "All lanes that a mask names must call the function together: call it before the lanes part."
+    if not found["is_error"]:
+        return "It works on today's GPUs; to be safe, let threads skip the work, but not the barrier."
+    return "All threads of a block must reach the same barrier: move it out of the condition or the loop."
 
 
 def _place(place: Place, memory: Memory) -> dict[str, Any]:
@@ -180,15 +237,17 @@ def _place(place: Place, memory: Memory) -> dict[str, Any]:
 
 
 def _outside(address: int, begin: int, size: int, name: str, element: int) -> str:
-    has = (
-        f"{name} has {size // element:,} element{'s' if size // element != 1 else ''}"
-        if element > 1
-        else f"{name} has {size:,} bytes"
-    )
+    has = _has(name, size, element)
     if address < begin:
         return f"{begin - address:,} bytes before its begin: {has}"
     past = address - begin - size
     return f"{f'{past:,} bytes' if past else 'just'} past its end: {has}"
+
+
+def _has(name: str, size: int, element: int) -> str:
+    if element == 1:
+        return f"{name} has {size:,} bytes"
+    return f"{name} has {size // element:,} element{'s' if size // element != 1 else ''}"
 
 
 def _distance(address: int, begin: int, size: int) -> int:
