@@ -9,6 +9,7 @@ STAGE      =
 CHECK      =
 FROM       =
 EXTRAS     =
+KERNEL     =
 MODEL      =
 PROMPT     =
 TEMPERATURE =
@@ -28,11 +29,14 @@ TALKING = --submission "$$PAGEDLAB_SUBMISSION" --device $(DEVICE) $(if $(MODEL),
 SERVING = --submission "$$PAGEDLAB_SUBMISSION" --device $(DEVICE) $(if $(MODEL),--model $(MODEL)) $(if $(HOST),--host $(HOST)) \
 	$(if $(PORT),--port $(PORT)) $(if $(MAX_NUM_SEQS),--max-num-seqs $(MAX_NUM_SEQS)) $(if $(QUEUE),--queue $(QUEUE))
 
-.PHONY: grade test model generate chat serve setup update help
+.PHONY: grade profile test model generate chat serve setup update help
 .DEFAULT_GOAL = help
 
 grade: setup
 	@$(KIT) grade "$$PAGEDLAB_SUBMISSION" --device $(DEVICE) $(SELECTION) --json results.json --exit-zero
+
+profile: setup
+	@$(KIT) profile "$$PAGEDLAB_SUBMISSION" $(if $(STAGE),--stage $(STAGE)) $(if $(CHECK),--check $(CHECK)) $(if $(KERNEL),--kernel $(KERNEL))
 
 test: EXTRAS += dev model serve
 test: setup
@@ -63,6 +67,7 @@ update: setup
 
 help::
 	@echo "make grade    grade starter/ (options: STAGE=3 CHECK=s03.1 SUBMISSION=folder DEVICE=auto|cpu|gpu SEED=n)"
+	@echo "make profile STAGE=6    show what your kernels do to memory, line by line (options: CHECK= KERNEL= SUBMISSION=)"
 	@echo "make test     check that this kit works on this machine"
 	@echo "make model    bring SmolLM2, a small real model (93 MB); MODEL=folder or a Hugging Face id for another Llama"
 	@echo "make generate PROMPT=\"...\"    let your engine answer (options: MODEL= DEVICE= TEMPERATURE= MAX_TOKENS=)"

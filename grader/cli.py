@@ -20,6 +20,7 @@ from grader.engine import EngineError
 from grader.manifest import Check, Manifest, Stage
 from grader.model import DEFAULT_MODEL, GRADED_MODEL, find_model
 from grader.model.command import run_model
+from grader.profile.command import add_profile
 from grader.report.text import clean_line
 from grader.run import add_run
 from grader.serve import run_serve
@@ -64,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     grade.add_argument("--list", action="store_true", help="list the checks, grade nothing")
     grade.add_argument("--exit-zero", action="store_true", help="exit code 0 also when checks fail")
     add_run(commands, _seed)
+    add_profile(commands)
     _add_model_commands(commands)
     update = commands.add_parser("update", help="take a new release of the kit")
     update.set_defaults(run=release.run_update)

@@ -85,7 +85,11 @@ class Terminal:
     def finish(self, results: Mapping[str, Any]) -> None:
         """The end: what failed, what is next, the table of points, the verdict on the whole."""
         self.stop()
-        self._console.print(Group(*summary(results, self._progress.stages)))
+        self.show(*summary(results, self._progress.stages))
+
+    def show(self, *parts: RenderableType) -> None:
+        """Print what is made for this stream's width and colours."""
+        self._console.print(Group(*parts))
 
     def stop(self) -> None:
         """Take the live display away, as after an interruption; harmless when there is none."""

@@ -1,0 +1,125 @@
+"""`python -m grader profile`: the checks' launches of a submission's kernels, told by source lines."""
+
+import argparse
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grader import UsageError
+from grader.connection import Clock
+from grader.given.contracts import CONTRACTS
+from grader.manifest import Check, Manifest, Stage, join_names, load_manifest
+from grader.profile.launches import Launched, ProfilingWorker, Rehearsal
+from grader.profile.page import page
+from grader.profile.table import kernel_table
+from grader.report.terminal import Terminal
+from grader.report.text import clean, clean_line
+from grader.stubs import Stub, find_stubs
+from grader.submission import take_in
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+Sources = dict[str, list[str]]
+"""The lines of a kernel's file, by the kernel's name."""
+
+
+def add_profile(commands: "Subparsers") -> None:
+    """Add the command."""
+    parser = commands.add_parser("profile", help="show what kernels do to memory, line by line")
+    parser.set_defaults(run=run_profile)
+    parser.add_argument("submission", nargs="?", default="starter", help="the folder that holds engine/ (starter)")
+    parser.add_argument("--stage", metavar="N", help="the stage whose kernels to look at")
+    parser.add_argument("--check", metavar="ID", help="the launches of this check, not of those that count work")
+    parser.add_argument("--kernel", metavar="NAME", help="this kernel only")
+    parser.add_argument("--html", default="profile.html", metavar="FILE", help="write the page there (profile.html)")
+
+
+def run_profile(options: argparse.Namespace) -> int:
+    """Print a table for each kernel and write the page; 1 when nothing could be profiled. Raises UsageError."""
+    manifest = load_manifest()
+    stage, named = _asked(manifest, options)
+    kernels = _kernels(manifest, stage, options.kernel)
+    target = Path(options.html)
+    if not target.parent.is_dir() or target.is_dir():
+        raise UsageError(f"--html {options.html}: give the name of a file in a folder that exists.")
+    terminal = Terminal()
+    with tempfile.TemporaryDirectory(prefix="pagedlab-") as folder:
+        engine = Path(folder).resolve() / "submission" / "engine"
+        take_in(Path(options.submission), manifest.files(), engine)
+        stubs = find_stubs(engine)
+        launched, notes = _launched(engine, stage, named, kernels, stubs)
+        sources = {name: _source(engine, name) for name in launched}
+    for name, found in launched.items():
+        terminal.show(*kernel_table(found.profile, found.case, sources[name]))
+    for note in notes:
+        print(note)
+    if not launched:
+        return 1
+    target.write_text(page(options.submission, launched, sources), encoding="utf-8")
+    print(f"\nThe same with pictures: {clean_line(options.html)} (open it in a browser)")
+    return 0
+
+
+def _asked(manifest: Manifest, options: argparse.Namespace) -> tuple[Stage, list[Check]]:
+    """The stage, and the check where one is named."""
+    if options.check:
+        check = manifest.check(options.check)
+        if options.stage and manifest.stage(options.stage).id != check.stage:
+            raise UsageError(f"check {check.id} is none of stage {manifest.stage(options.stage).id}.")
+        return manifest.stage(check.stage), [check]
+    if not options.stage:
+        raise UsageError("name a stage or a check: make profile STAGE=6, or make profile CHECK=s06.7.")
+    return manifest.stage(options.stage), []
+
+
+def _kernels(manifest: Manifest, stage: Stage, wanted: str | None) -> list[str]:
+    """Names of the stage's kernels, or the wanted one. Raises UsageError when there is none."""
+    kernels = [name for name, contract in CONTRACTS.items() if f"kernels/{contract.file}" in stage.files]
+    if not kernels:
+        with_kernels = [s.id for s in manifest.stages if any(file.endswith(".cu") for file in s.files)]
+        raise UsageError(f"stage {stage.id} has no kernels of its own; those with kernels: {join_names(with_kernels)}.")
+    if wanted and wanted not in kernels:
+        raise UsageError(f"stage {stage.id} has no kernel {clean_line(wanted, 60)!r}; it has {join_names(kernels)}.")
+    return [wanted] if wanted else kernels
+
+
+def _launched(
+    engine: Path, stage: Stage, named: Sequence[Check], kernels: Sequence[str], stubs: Iterable[Stub]
+) -> tuple[dict[str, Launched], list[str]]:
+    """The kernels that were launched, in order, and sentences on those that were not.
+
+    By default the checks that count work run; the others only when a kernel is still missing then.
+    """
+    to_do = {stub.id: stub for stub in stubs}
+    clock = Clock()
+    worker = ProfilingWorker(engine, clock)
+    rehearsal = Rehearsal(worker, clock, stage.id)
+    able = [check for check in named or stage.checks if not to_do.keys() & set(check.needs)]
+    counting = [check for check in able if rehearsal.counts_work(check)]
+    try:
+        rehearsal.run(able if named else counting)
+        if not named and not worker.launched.keys() >= set(kernels):
+            rehearsal.run(check for check in able if check not in counting)
+    finally:
+        worker.end()
+    found = {name: worker.launched[name] for name in kernels if name in worker.launched}
+    missing = [name for name in kernels if name not in found and not (named and found)]
+    return found, [_excuse(name, stage, rehearsal, to_do) for name in missing]
+
+
+def _excuse(kernel: str, stage: Stage, rehearsal: Rehearsal, to_do: dict[str, Stub]) -> str:
+    """Why there is nothing to tell of a kernel."""
+    file = f"kernels/{CONTRACTS[kernel].file}"
+    for stub in to_do.values():
+        if stub.file == file and stub.id.startswith(f"{stage.id}."):
+            return f"{kernel}: nothing to profile yet; write {stub.id} in engine/{stub.file}:{stub.line} first."
+    for check_id, failure in rehearsal.failures.items():
+        if kernel in failure.evidence.get("case", kernel):
+            return clean(f"{kernel}: no launch came to its end ({check_id}, {failure.verdict}: {failure.message})")
+    return f"{kernel}: no launch of it was seen."
+
+
+def _source(engine: Path, kernel: str) -> list[str]:
+    return (engine / "kernels" / CONTRACTS[kernel].file).read_text(encoding="utf-8-sig", errors="replace").split("\n")

@@ -1,0 +1,104 @@
+"""Runs checks for the sake of their launches: each launch of a kernel with instrumented kernels, profiled."""
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from grader.client import Worker
+from grader.compare import Failure
+from grader.connection import Clock
+from grader.counters import Counters, Profile
+from grader.manifest import Check
+
+CHECKS = Path(__file__).resolve().parents[1] / "checks"
+PATIENCE = 10.0
+"""Deadlines are this much longer, since instrumented kernels are slower."""
+
+NOTHING = Counters(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+"""Of a launch whose outputs are empty: it is not made."""
+
+Function = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Launched:
+    """The launch of one kernel that moved the most, and the text of its call."""
+
+    profile: Profile
+    case: str
+
+
+class ProfilingWorker(Worker):
+    """On the emulator; `launched` keeps what each kernel's largest launch did."""
+
+    def __init__(self, engine: Path, clock: Clock) -> None:
+        super().__init__(engine, clock, emulated=True)
+        self.launched: dict[str, Launched] = {}
+
+    def launch(self, op: str, *arguments: Any) -> Any:
+        return self._profiled(op, arguments)[0]
+
+    def count(self, op: str, *arguments: Any) -> Counters:
+        return self._profiled(op, arguments)[1]
+
+    def _profiled(self, op: str, arguments: tuple[Any, ...]) -> tuple[Any, Counters]:
+        with self._kernels.observing(counted=True, profiled=True) as seen:
+            outputs, _ = self._launch(op, arguments)
+        for name, profile in seen.profiles.items():
+            known = self.launched.get(name)
+            if known is None or _cost(profile) > _cost(known.profile):
+                self.launched[name] = Launched(profile, self.last_call)
+        return outputs, seen.kernels[-1].counters if seen.kernels else NOTHING
+
+
+def _cost(profile: Profile) -> int:
+    return sum(site.cost for site in profile.sites)
+
+
+class Rehearsal:
+    """Runs the checks of a stage on one worker; `failures` says how those ended that did not pass."""
+
+    def __init__(self, worker: ProfilingWorker, clock: Clock, stage: str) -> None:
+        self.failures: dict[str, Failure] = {}
+        self._worker = worker
+        self._clock = clock
+        self._functions = check_functions(stage)
+
+    def counts_work(self, check: Check) -> bool:
+        """Whether a check looks at what the emulator counts."""
+        return "emulator" in inspect.signature(self._functions[check.id]).parameters
+
+    def run(self, checks: Iterable[Check]) -> None:
+        """Run the checks one after the other; those that want more than kernels to launch are left out."""
+        for check in checks:
+            fixtures = self._fixtures(check)
+            wanted = inspect.signature(self._functions[check.id]).parameters
+            if not wanted.keys() <= fixtures.keys():
+                continue
+            self._clock.start(PATIENCE * check.deadline)
+            try:
+                self._functions[check.id](**{name: fixtures[name] for name in wanted})
+            except Failure as failure:
+                self.failures[check.id] = failure
+            self._worker.release()
+
+    def _fixtures(self, check: Check) -> Mapping[str, Any]:
+        stage, _, number = check.id[1:].partition(".")
+        rng = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(int(stage), int(number))))
+        return {"worker": self._worker, "emulator": self._worker, "rng": rng, "expect_band": lambda *_: None}
+
+
+def check_functions(stage: str) -> dict[str, Function]:
+    """The functions of a stage's checks by the ids of these."""
+    found: dict[str, Function] = {}
+    for path in sorted(CHECKS.glob(f"test_{stage}_*.py")):
+        module = importlib.import_module(f"grader.checks.{path.stem}")
+        for value in vars(module).values():
+            if inspect.isfunction(value) and hasattr(value, "check_id"):
+                found[str(value.check_id)] = value
+    return found
