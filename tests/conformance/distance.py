@@ -13,7 +13,8 @@ def distance(found: np.ndarray, expected: np.ndarray) -> float:
         return float("inf")
     if found.dtype.kind in "iub":
         return 0.0 if np.array_equal(found, expected) else float("inf")
-    nan = np.isnan(found), np.isnan(expected)
+    with np.errstate(invalid="ignore"):  # ml_dtypes warns of signalling NaN
+        nan = np.isnan(found), np.isnan(expected)
     if (nan[0] != nan[1]).any():
         return float("inf")
     number = ~nan[0]
