@@ -92,7 +92,9 @@ _PROVIDED = re.compile(
     "_ITM_\\w+|__gmon_start__|__cxa_finalize"
 )
 _HOST_SECTIONS = re.compile(r"\.data(?!\.rel\.ro)|\.bss|__data|__bss|__common")
-_OWN_SYMBOLS = re.compile(r"pagedlab_kernel_\w+|pagedlab_shared|completed\.\d+|__dso_handle|__TMC_END__")
+_OWN_SYMBOLS = re.compile(
+    r"pagedlab_kernel_\w+|pagedlab_shared|_GLOBAL_OFFSET_TABLE_|completed\.\d+|__dso_handle|__TMC_END__"
+)
 
 
 class Token(NamedTuple):
@@ -163,7 +165,7 @@ def _scan(output: str, folders: Sequence[Path]) -> Preprocessed:
         position = match.end()
         marker = _MARKER.fullmatch(match[0]) if match.lastgroup == "directive" else None
         if marker is None:
-            if match.lastgroup != "blank":
+            if match.lastgroup != "blank" and not file.startswith("<"):  # in "<built-in>" the compiler speaks
                 own.append(Token(match[0].strip(), str(match.lastgroup), file, line))
             line += match[0].count("\n")
             continue
@@ -243,7 +245,8 @@ def _compare_foreign(command: Sequence[str], foreign: Sequence[Foreign]) -> None
     included = [part for part in foreign if part.lines and part.include.text.startswith("#include")]
     if not included:
         return
-    output, log = _preprocessed(command, "".join(f"{part.include.text}\n" for part in included))
+    text = "".join(f"{part.include.text}\n" for part in included)
+    output, log = _preprocessed(command, f'#line 1 "kernel.cu"\n{text}')
     clean = [part.lines for part in _scan(output, []).foreign if part.include.text.startswith("#include")]
     for part, lines in itertools.zip_longest(included, [] if log else clean):
         if part is not None and part.lines != lines:
@@ -258,14 +261,15 @@ def _check_directives(text: str, file: str) -> None:
     line = 1
     for match in _TOKEN.finditer(_without_comments(text.replace("\\\n", ""))):
         where = Token(match[0], str(match.lastgroup), file, line)
-        named = re.match(r'\s*#\s*line\s+(\d+)(?:\s+"([^"]*)")?', match[0])
+        named = re.match(r"\s*#\s*line\b", match[0])
         if match.lastgroup == "directive" and re.match(r"\s*#\s*\d", match[0]):
             raise _error(where, "# and a number is what compilers write: a source uses #line")
         if match[0] in ("%:", "??"):
             raise _error(where, f"write {match[0]} as #")
         if named:
-            if not re.fullmatch(r"[\w./ -]*", named[2] or ""):
-                raise _error(where, "the name in a #line consists of letters, digits, '.', '/', '-' and '_'")
+            named = re.fullmatch(r'\s*#\s*line\s+(\d+)(?:\s+"([\w./ +-]*)")?\s*', match[0])
+            if not named:
+                raise _error(where, '#line takes a number and a name of letters, digits, ".", "/", "+", "-" and "_"')
             file, line = named[2] or file, int(named[1]) - 1
         line += match[0].count("\n")
 
@@ -310,7 +314,7 @@ def _check_name(tokens: Sequence[Token], i: int) -> None:
         raise _error(token, f"{name} belongs to the compiler: {_ONLY_DEVICE}")
     if name == "goto" and _words(tokens, i + 1, 1) == "*":
         raise _error(token, "goto takes the name of a label, as in CUDA")
-    if _RESERVED.match(name) and not _EXPANSIONS.match(_words(tokens, i, 4)):
+    if _RESERVED.match(name) and not _EXPANSIONS.match(_words(tokens, i, 5)):
         raise _error(token, f"{name} belongs to the emulator or the compiler: {_ONLY_DEVICE}")
 
 
@@ -356,7 +360,7 @@ def check_object(module: ObjectFile, dump: str) -> None:
     """Look at the symbols of a module; the dump, of a plain build, gives the lines. Raises SourceError."""
     for name in module.undefined:
         if not _PROVIDED.fullmatch(name):
-            raise _symbol_error(dump, name, f"{{}} is called, but it is no device function: {_ONLY_DEVICE}")
+            raise _symbol_error(dump, name, f"{{}} is called, but no device function: {_ONLY_DEVICE}")
     for symbol in module.symbols:
         name = symbol.name
         if name.startswith("_GLOBAL__sub_"):

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grader.emulator import lint
 from grader.emulator.objects import CODE, THREAD_LOCAL, read_object
 from grader.emulator.source import SourceError, rewrite
 
@@ -136,7 +137,8 @@ def _machine_flags() -> tuple[str, ...]:
 def _fingerprint() -> bytes:
     """Of all that a compiled file depends on besides its own text: compiler, kit headers, runtime."""
     digest = hashlib.sha256(_version().encode())
-    for path in sorted([*HEADERS.rglob("*.h"), *RUNTIME.glob("*"), FOLDER / "source.py", FOLDER / "toolchain.py"]):
+    own = [FOLDER / name for name in ("lint.py", "source.py", "toolchain.py")]
+    for path in sorted([*HEADERS.rglob("*.h"), *RUNTIME.glob("*"), *own]):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.digest()
 
@@ -173,25 +175,27 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
 
     Raises CompileError.
     """
-    command = [
-        compiler(),
-        *_flags(instrumented),
-        *_compiler_options(options),
-        *(f"-I{folder}" for folder in include_dirs),
-    ]
+    macros, own_options = _macros(_compiler_options(options))
+    command = [compiler(), *_flags(instrumented), *own_options, *(f"-I{folder}" for folder in include_dirs)]
     if not source.lstrip().startswith("#line"):
         source = f'#line 1 "kernel.cu"\n{source}'
     try:
         text, kernels, constants = rewrite(source)
     except SourceError as error:
         raise CompileError(str(error), command) from None
+    text = macros + text
     own_headers = _preprocessed(command, text) if include_dirs or any(o.startswith("-I") for o in options) else ""
     path = CACHE / f"module-{_key(text, own_headers, *command)}.so"
     facts = _known(path)
     cached = facts is not None
     if facts is None:
         kept = _kept_source(path.with_suffix(""), source) if DEBUG else ()
-        log = _compile([*command, *kept, "-x", "c++", "-"], text, path)
+        try:
+            if not instrumented:
+                lint.check_text(command, [compiler(), *_flags(True), *command[len(_flags(False)) + 1 :]], text)
+            log = _checked(command, kept, text, path, has_calls=not instrumented and not DEBUG)
+        except SourceError as error:
+            raise CompileError(str(error), command) from None
         name = re.search(r'#\s*line\s+\d+\s+"([^"]*)"', source)
         facts = {"log": log, "kernels": list(kernels), "parameters": kernels, "source_name": name[1] if name else ""}
         facts |= _symbols(path, list(kernels), constants)
@@ -199,6 +203,19 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
         with _written(path.with_suffix(".json")) as temporary:
             temporary.write_text(json.dumps({**facts, "size": path.stat().st_size}))
     return Module(path=path, command=command, cached=cached, **facts)
+
+
+def _checked(command: Sequence[str], kept: Sequence[str], text: str, path: Path, *, has_calls: bool) -> str:
+    """Compile a module and look for what kernels must not do; returns what the compiler said besides."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix=f"unfinished-{os.getpid()}-") as folder:
+        calls = Path(folder, "calls")
+        dumped = (f"{lint.DUMP}={calls}",) if has_calls and "clang" not in _version() else ()
+        log = _compile([*command, *kept, *dumped, "-x", "c++", "-"], text, path)
+        dump = calls.read_text("utf-8", "replace") if dumped else ""
+    lint.check_calls(dump)
+    lint.check_object(read_object(path.read_bytes()), dump)
+    return log
 
 
 def _kept_source(folder: Path, source: str) -> tuple[str, ...]:
@@ -246,6 +263,17 @@ def _compiler_options(options: Sequence[str]) -> list[str]:
             known = "the emulator knows -D, -U, -I, -std and nvcc's options for code generation"
             raise CompileError(f"nvcc fatal   : Unknown option '{option}' ({known})\n", ["nvcc", *options])
     return [option.replace("--std", "-std") for option in kept]
+
+
+def _macros(options: Sequence[str]) -> tuple[str, list[str]]:
+    """Definitions of macros as text, so that they come behind the kit's headers, and the other options."""
+    lines = []
+    for option in options:
+        name, is_given, value = option[2:].partition("=")
+        lines += [f"#define {name} {value if is_given else 1}\n"] * option.startswith("-D")
+        lines += [f"#undef {name}\n"] * option.startswith("-U")
+    text = "".join(['#line 1 "options"\n', *lines]) if lines else ""
+    return text, [option for option in options if not option.startswith(("-D", "-U"))]
 
 
 def _preprocessed(command: Sequence[str], text: str) -> str:
