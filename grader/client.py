@@ -6,7 +6,6 @@ Kernels are launched in a process that never runs the submission's Python, which
 import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ class Worker:
         self._kernels = Connection(engine, clock, emulated=emulated, empty=empty)
         self._host = Connection(engine, clock, emulated=emulated, empty=empty)
         self._can_check = emulated and not empty
-        self._checked_before: set[str] = set()
+        self._checked_before: set[Any] = set()  # kernels, and kernels with their shapes, in this check
 
     @property
     def last_call(self) -> str:
@@ -47,13 +46,14 @@ class Worker:
         """Run the launcher `op` of given.ops on fresh device arrays; returns the Out and InOut arrays, in order.
 
         Arguments are the launcher's: Out(shape), InOut(array), arrays, scalars. Raises Failure.
-        On the emulator a launch on small arrays is checked for races and the like, the first of a kernel in a check in
-        several orders of its threads.
+        On the emulator a launch on small arrays is checked for races and the like: once for all of the same shapes in a
+        check, the first of a kernel in several orders of its threads.
         """
-        if not self._is_checked(op, arguments):
+        case = op, *map(_shape, arguments)
+        if case in self._checked_before or not self._is_checked(op, arguments):
             return self._launch(op, arguments)[0]
         orders = ORDERS if op not in self._checked_before else ORDERS[:1]
-        self._checked_before.add(op)
+        self._checked_before |= {op, case}
         results = []
         for order in orders:
             with self._kernels.observing(checked=True, order=order):
@@ -78,13 +78,11 @@ class Worker:
 
     def count(self, op: str, *arguments: Any) -> Counters:
         """As `launch`, with instrumented kernels: what the launch loaded, stored and synchronised. Emulator only."""
-        is_checked = self._is_checked(op, arguments)
-        with self._kernels.observing(counted=True, checked=is_checked, profiled=True) as seen:
+        with self._kernels.observing(counted=True, checked=self._is_checked(op, arguments)) as seen:
             self._launch(op, arguments)
         if len(seen.kernels) != 1:
             raise ValueError(f"{len(seen.kernels)} launches were counted; one was expected")
-        name, counters = seen.kernels[0]
-        return replace(counters, sites=seen.profiles[name].sites if name in seen.profiles else ())
+        return seen.kernels[0].counters
 
     def observe(self, counted: bool = False) -> AbstractContextManager[Observed]:
         """Watch what the calls in a `with` block let the device do; the Observed that it gives is complete after it.
@@ -205,6 +203,11 @@ class Worker:
 
     def _handle(self, number: int, type_name: str) -> Handle:
         return Handle(number, tidy(type_name, {}), self._host.generation)
+
+
+def _shape(argument: Any) -> Any:
+    """The shape of an array argument, None of any other."""
+    return getattr(getattr(argument, "array", argument), "shape", None)
 
 
 def _equal(one: Any, other: Any) -> bool:

@@ -194,7 +194,7 @@ class GradingPlugin:
     # Running
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Function) -> bool | None:
+    def pytest_runtest_protocol(self, item: pytest.Function, nextitem: pytest.Item | None) -> bool | None:
         """Record at once a check that cannot run; any other runs by pytest's own protocol."""
         check = self._checks[_check_id(item)]
         self._listener.check_started(check.id, self.titles[check.id])
@@ -203,6 +203,8 @@ class GradingPlugin:
         untried = self._not_implemented(check) or self._skipped(check)
         if untried is not None:
             self._finish(check, untried)
+            # pytest left the check file of the one before open for this one, which was next.
+            item.session._setupstate.teardown_exact(nextitem)
             return True
         if self._running is None or self._running.stage != check.stage:
             self._bench.end()
