@@ -45,12 +45,13 @@ void set_bits(uint64_t* bits, size_t offset, size_t count, bool value) {
 }
 
 // Whether it is in threadIdx, blockIdx, blockDim or gridDim.
-bool is_index(const char* address) {
+// Whether it is what the runtime tells a kernel: its indices, and where its dynamic shared memory lies.
+bool is_told(const char* address) {
     for (const void* index : {&thread_index, &block_index, &block_extent, &grid_extent}) {
         const auto* begin = static_cast<const char*>(index);
         if (Range{begin, begin + sizeof(uint3)}.holds(address)) return true;
     }
-    return false;
+    return address == reinterpret_cast<const char*>(&dynamic_shared);
 }
 
 }  // namespace
@@ -150,7 +151,7 @@ void Checker::check_elsewhere(Access& access) {
     if (Range{launch_->arguments, launch_->arguments + launch_->kernel->parameter_bytes}.holds(
             access.address))
         return;
-    if (launch_->checks->image.holds(access.address) || is_index(access.address)) return;
+    if (launch_->checks->image.holds(access.address) || is_told(access.address)) return;
     constexpr ptrdiff_t NEAR = 1 << 16;
     const ptrdiff_t from_static = access.address - static_shared_,
                     from_dynamic = access.address - dynamic_shared;
