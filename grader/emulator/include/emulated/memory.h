@@ -61,26 +61,51 @@ inline T update(T* address, Change change) {
 
 }  // namespace pagedlab
 
-// The value has a type of its own (T's, by identity), so that atomicAdd(&an_unsigned, 1) compiles as in CUDA.
-#define PAGEDLAB_ATOMIC_FUNCTION(name, expression)                                \
+// The value has a type of its own (T's, by identity), so that atomicAdd(&an_unsigned, 1) compiles as in CUDA. Every
+// atomic is also one of a block (…_block) and of the whole system (…_system), which are the same here.
+#define PAGEDLAB_ATOMIC_SCOPE(name, is_supported, types, expression)              \
     template <class T>                                                            \
     inline T name(T* address, typename std::common_type<T>::type value) {         \
+        static_assert(is_supported, #name " works on " types);                    \
         return pagedlab::update(address, [=](T old) -> T { return expression; }); \
     }
-PAGEDLAB_ATOMIC_FUNCTION(atomicAdd, old + value)
-PAGEDLAB_ATOMIC_FUNCTION(atomicSub, old - value)
-PAGEDLAB_ATOMIC_FUNCTION(atomicExch, ((void)old, value))
-PAGEDLAB_ATOMIC_FUNCTION(atomicMin, value < old ? value : old)
-PAGEDLAB_ATOMIC_FUNCTION(atomicMax, old < value ? value : old)
-PAGEDLAB_ATOMIC_FUNCTION(atomicAnd, old& value)
-PAGEDLAB_ATOMIC_FUNCTION(atomicOr, old | value)
-PAGEDLAB_ATOMIC_FUNCTION(atomicXor, old ^ value)
-PAGEDLAB_ATOMIC_FUNCTION(atomicInc, old >= value ? T(0) : T(old + 1))
-PAGEDLAB_ATOMIC_FUNCTION(atomicDec, old == 0 || old > value ? value : T(old - 1))
+#define PAGEDLAB_ATOMIC_FUNCTION(name, is_supported, types, expression)  \
+    PAGEDLAB_ATOMIC_SCOPE(name, is_supported, types, expression)         \
+    PAGEDLAB_ATOMIC_SCOPE(name##_block, is_supported, types, expression) \
+    PAGEDLAB_ATOMIC_SCOPE(name##_system, is_supported, types, expression)
+#define PAGEDLAB_INTEGER (std::is_integral_v<T> && sizeof(T) >= 4)
+#define PAGEDLAB_WORD (std::is_integral_v<T> && sizeof(T) == 4)
+#define PAGEDLAB_UNSIGNED (std::is_same_v<T, unsigned>)
+// A signed sum of 64 bits is the unsigned one, which CUDA wants to be asked for.
+PAGEDLAB_ATOMIC_FUNCTION(atomicAdd, sizeof(T) != 8 || !std::is_signed_v<T> || std::is_floating_point_v<T>,
+                         "int, unsigned, unsigned long long, float, double, half and bf16 numbers and pairs: "
+                         "cast a pointer to long long to unsigned long long*",
+                         old + value)
+PAGEDLAB_ATOMIC_FUNCTION(atomicSub, PAGEDLAB_WORD, "int and unsigned: for others, add the negative",
+                         old - value)
+PAGEDLAB_ATOMIC_FUNCTION(atomicExch, sizeof(T) >= 4, "types of 4 or 8 bytes", ((void)old, value))
+PAGEDLAB_ATOMIC_FUNCTION(atomicMin, PAGEDLAB_INTEGER, "integers of 4 or 8 bytes", value < old ? value : old)
+PAGEDLAB_ATOMIC_FUNCTION(atomicMax, PAGEDLAB_INTEGER, "integers of 4 or 8 bytes", old < value ? value : old)
+PAGEDLAB_ATOMIC_FUNCTION(atomicAnd, PAGEDLAB_INTEGER, "integers of 4 or 8 bytes", old& value)
+PAGEDLAB_ATOMIC_FUNCTION(atomicOr, PAGEDLAB_INTEGER, "integers of 4 or 8 bytes", old | value)
+PAGEDLAB_ATOMIC_FUNCTION(atomicXor, PAGEDLAB_INTEGER, "integers of 4 or 8 bytes", old ^ value)
+PAGEDLAB_ATOMIC_FUNCTION(atomicInc, PAGEDLAB_UNSIGNED, "unsigned", old >= value ? T(0) : T(old + 1))
+PAGEDLAB_ATOMIC_FUNCTION(atomicDec, PAGEDLAB_UNSIGNED, "unsigned",
+                         old == 0 || old > value ? value : T(old - 1))
+#undef PAGEDLAB_UNSIGNED
+#undef PAGEDLAB_WORD
+#undef PAGEDLAB_INTEGER
 #undef PAGEDLAB_ATOMIC_FUNCTION
+#undef PAGEDLAB_ATOMIC_SCOPE
 
-template <class T>
-inline T atomicCAS(T* address, typename std::common_type<T>::type expected,
-                   typename std::common_type<T>::type value) {
-    return pagedlab::update(address, [=](T old) -> T { return old == expected ? value : old; });
-}
+#define PAGEDLAB_ATOMIC_CAS(name)                                                                    \
+    template <class T>                                                                               \
+    inline T name(T* address, typename std::common_type<T>::type expected,                           \
+                  typename std::common_type<T>::type value) {                                        \
+        static_assert(std::is_integral_v<T>, #name " works on integers: see __float_as_int");        \
+        return pagedlab::update(address, [=](T old) -> T { return old == expected ? value : old; }); \
+    }
+PAGEDLAB_ATOMIC_CAS(atomicCAS)
+PAGEDLAB_ATOMIC_CAS(atomicCAS_block)
+PAGEDLAB_ATOMIC_CAS(atomicCAS_system)
+#undef PAGEDLAB_ATOMIC_CAS
