@@ -50,7 +50,7 @@ Block::Block() : pool_(enter_fiber) {
 
 void Block::run(Launch& launch, uint64_t index) {
     prepare(launch, index);
-    current_ = WARP - 1;
+    current_ = (order_ == REVERSED ? num_warps_ : 1) * WARP - 1;
     const int first = next_ready();
     fiber_ = pool_.take();
     enter(static_cast<unsigned>(first));
@@ -119,7 +119,7 @@ inline int Block::next_ready() {
         random_ ^= random_ << 13;  // xorshift
         random_ ^= random_ >> 17;
         random_ ^= random_ << 5;
-        w = next_bit(ready_warps_, random_ % WARP);
+        w = next_bit(ready_warps_, random_ % num_warps_);
         lane = random_ / WARP % WARP;
     } else if (order_ == REVERSED) {
         if (!(ready_warps_ >> w & 1)) w = last_bit(ready_warps_);
