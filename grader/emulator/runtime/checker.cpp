@@ -44,7 +44,6 @@ void set_bits(uint64_t* bits, size_t offset, size_t count, bool value) {
     }
 }
 
-// Whether it is in threadIdx, blockIdx, blockDim or gridDim.
 // Whether it is what the runtime tells a kernel: its indices, and where its dynamic shared memory lies.
 bool is_told(const char* address) {
     for (const void* index : {&thread_index, &block_index, &block_extent, &grid_extent}) {
