@@ -6,6 +6,7 @@ Kernels are launched in a process that never runs the submission's Python, which
 import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ class Worker:
         self._clock = clock
         self._kernels = Connection(engine, clock, emulated=emulated, empty=empty)
         self._host = Connection(engine, clock, emulated=emulated, empty=empty)
+        self._remarks: list[str] = []
         self._can_check = emulated and not empty
         self._checked_before: set[Any] = set()  # kernels, and kernels with their shapes, in this check
 
@@ -78,11 +80,22 @@ class Worker:
 
     def count(self, op: str, *arguments: Any) -> Counters:
         """As `launch`, with instrumented kernels: what the launch loaded, stored and synchronised. Emulator only."""
-        with self._kernels.observing(counted=True, checked=self._is_checked(op, arguments)) as seen:
+        is_checked = self._is_checked(op, arguments)
+        with self._kernels.observing(counted=True, checked=is_checked, profiled=True) as seen:
             self._launch(op, arguments)
         if len(seen.kernels) != 1:
             raise ValueError(f"{len(seen.kernels)} launches were counted; one was expected")
-        return seen.kernels[0].counters
+        name, counters = seen.kernels[0]
+        return replace(counters, sites=seen.profiles[name].sites if name in seen.profiles else ())
+
+    def remark(self, sentence: str) -> None:
+        """Say something of the submission that costs no points."""
+        self._remarks.append(sentence)
+
+    def take_remarks(self) -> list[str]:
+        """What was remarked since the last time, each once."""
+        taken, self._remarks = list(dict.fromkeys(self._remarks)), []
+        return taken
 
     def observe(self, counted: bool = False) -> AbstractContextManager[Observed]:
         """Watch what the calls in a `with` block let the device do; the Observed that it gives is complete after it.

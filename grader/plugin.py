@@ -56,6 +56,9 @@ class Bench:
     def printed(self) -> str:
         return "\n".join(filter(None, (worker.printed() for worker in self._workers.values())))
 
+    def take_remarks(self) -> list[str]:
+        return [remark for worker in self._workers.values() for remark in worker.take_remarks()]
+
     def end_check(self) -> None:
         for worker in self._workers.values():
             worker.release()
@@ -228,6 +231,8 @@ class GradingPlugin:
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         assert self._running is not None
+        if remarks := self._bench.take_remarks():
+            self._notes["remarks"] = remarks
         self._finish(self._running, self._outcome(self._running))
         if isinstance(self._problem, WorkerFault):
             pytest.exit("a worker cannot be started")

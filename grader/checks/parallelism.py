@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from grader.checking import InOut, Out, Worker, require
+from grader.profile.lines import uncoalesced
 
 SMALLEST_SHARE = 32
 """No thread makes more than one of this many accesses to global memory."""
@@ -17,8 +18,13 @@ MEASUREMENTS = 3
 
 
 def expect_parallel(emulator: Worker, worker: Worker, op: str, few: Sequence[Any], many: Sequence[Any]) -> None:
-    """Raise Failure unless a launch shares out its work; `few` and `many` are its arguments, of few and many rows."""
+    """Raise Failure unless a launch shares out its work; `few` and `many` are its arguments, of few and many rows.
+
+    A line that is not coalesced is remarked on.
+    """
     counted_few, counted = emulator.count(op, *few), emulator.count(op, *many)
+    if sentence := uncoalesced(counted.sites):
+        emulator.remark(f"{op}, {sentence}")
     require(
         SMALLEST_SHARE * counted.max_thread_accesses <= counted.accesses,
         f"One thread of {op} makes {counted.max_thread_accesses:,} of {counted.accesses:,} accesses to global memory; "

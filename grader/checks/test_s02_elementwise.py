@@ -12,6 +12,7 @@ from grader.checks.draws import bf16, integers, to_bf16
 from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model
 from grader.oracle.references import ReferenceModel
+from grader.profile.lines import most_wasteful
 
 SHAPES = ((3, 85), (2, 128), (1, 257), (0, 5), (1, 1), (1, 768), (5, 51), (7, 1009), (17, 288))
 """[tokens, width]; 3 · 85, 2 · 128 and 1 · 257 are one less, equal to and one more than a block of 256."""
@@ -97,8 +98,8 @@ def coalescing(emulator: Worker, rng: Generator) -> None:
         fewest = counted.ideal_load_sectors + counted.ideal_store_sectors
         require(
             moved <= 1.25 * fewest,
-            f"{op} moves {moved:,} sectors of 32 bytes, {moved / fewest:.1f} times the fewest possible: let the 32 "
-            "threads of a warp touch neighbouring elements in each step.",
+            f"{op} moves {moved:,} sectors of 32 bytes, {moved / fewest:.1f} times the fewest possible: "
+            f"uncoalesced, {most_wasteful(counted.sites)}",
             "TOO_SLOW",
             figure=moved,
             threshold=1.25 * fewest,

@@ -10,6 +10,7 @@ from grader.checks.draws import bf16, to_bf16
 from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model
 from grader.oracle.references import ReferenceModel
+from grader.profile.lines import busiest
 
 EPS = 1e-5
 WIDTHS = (1, 2, 31, 32, 33, 127, 128, 129, 288, 1000, 1009, 2048, 2880)
@@ -39,7 +40,8 @@ def expect_few_requests(counted: Counters, kernel: str, size: int) -> None:
     requested = counted.of(1)[0]
     require(
         requested <= 2 * size,
-        f"{kernel} requests {requested:,} bytes of x, which has {size:,}: each element may be read twice at most.",
+        f"{kernel} requests {requested:,} bytes of x{busiest(counted.sites)}, which has {size:,}: each element may be "
+        "read twice at most.",
         "TOO_SLOW",
         figure=requested,
         threshold=2 * size,

@@ -13,6 +13,7 @@ from grader.checks.draws import Array, bf16, to_bf16
 from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model
 from grader.oracle.references import ReferenceModel
+from grader.profile.lines import busiest
 
 SHAPES = (
     *((16, 16, 32), (15, 17, 32), (17, 15, 33), (16, 16, 31), (1, 31, 64), (1, 1, 1), (0, 3, 4), (3, 0, 4), (2, 3, 0)),
@@ -94,8 +95,8 @@ def requested_bytes(emulator: Worker, rng: Generator) -> None:
         requested, allowed = counted.load_bytes + counted.store_bytes, m * n * k // 2
         require(
             requested <= allowed,
-            f"matmul_tiled requests {requested:,} bytes at M, N, K = {m}, {n}, {k}; at most {allowed:,} are allowed: "
-            "bring each element to shared memory once per tile.",
+            f"matmul_tiled requests {requested:,} bytes{busiest(counted.sites)} at M, N, K = {m}, {n}, {k}; at most "
+            f"{allowed:,} are allowed: bring each element to shared memory once per tile.",
             "TOO_SLOW",
             figure=requested,
             threshold=allowed,

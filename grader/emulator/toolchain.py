@@ -365,7 +365,10 @@ def source_lines(path: str, addresses: tuple[int, ...]) -> list[tuple[str, int]]
     if not addresses:
         return []
     command = ["addr2line", "-a", "-i", "-e", path, *map(hex, addresses)]
-    listing = subprocess.run(command, capture_output=True, text=True).stdout.split("\n")
+    try:
+        listing = subprocess.run(command, capture_output=True, text=True).stdout.split("\n")
+    except OSError:  # nobody has installed it
+        listing = []
     found: list[tuple[str, int]] = []
     for row in listing:
         file, _, line = row.partition(" ")[0].rpartition(":")

@@ -91,9 +91,24 @@ def advice(profile: Profile) -> list[str]:
 def uncoalesced(sites: Iterable[Site]) -> str:
     """One sentence on the worst line whose loads or stores use less than a quarter of what they move, if any."""
     poor = [site for site in sites if _moves(site) and site.ideal < POOR * site.cost]
-    if not poor:
-        return ""
-    return f"uncoalesced: {_global_sentence(max(poor, key=_excess))}"
+    return f"uncoalesced: {_global_sentence(max(poor, key=_excess))}" if poor else ""
+
+
+def most_wasteful(sites: Iterable[Site]) -> str:
+    """One sentence on the line that moves the most sectors beyond what its bytes need, if any."""
+    worst = max(filter(_moves, sites), key=_excess, default=None)
+    return _global_sentence(worst) if worst is not None and _excess(worst) else ""
+
+
+def busiest(sites: Iterable[Site]) -> str:
+    """Which line asks for the most bytes of global memory: " (line 25 alone for 4,096)", empty where none is known."""
+    lines = {number: sum(map(_bytes, group)) for number, group in by_line(sites).items()}
+    number = max(lines, key=lambda number: lines[number], default=0)
+    return f" (line {number} alone for {lines[number]:,})" if number and lines[number] else ""
+
+
+def _bytes(site: Site) -> int:
+    return site.bytes if site.space == "global" else 0
 
 
 def _moves(site: Site) -> bool:

@@ -37,7 +37,8 @@ class Record:
     Keys of `evidence` that reports know, each optional: `case` (text of the call), `drawn` (text of the shrunk
     example), `wrong` and `total` (counts), `first` and `worst` ({name, index, got, want, allowed}, or for rows {name,
     index, error, allowed}), `hint` (a sentence), `map` ({rows, columns, counts}), `log` (what the compiler or the
-    worker printed), `stubs` ([{id, file, line}] to edit next, below the engine folder).
+    worker printed), `stubs` ([{id, file, line}] to edit next, below the engine folder), `remarks` (sentences that cost
+    no points).
     """
 
     id: str

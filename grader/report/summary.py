@@ -37,6 +37,7 @@ def summary(results: Result, stages: Mapping[str, Stage]) -> Iterator[Renderable
             earlier = [failing[name] for name in stages[stage["id"]].requires if name in failing]
             yield from stage_failures(stage, earlier[0] if earlier else None)
     yield from untried(results)
+    yield from remarks(results)
     yield from (Text(""), points_table(results))
     yield from conclusion(results, stages)
 
@@ -98,6 +99,7 @@ def failure_rows(check: Result, earlier: str | None) -> Iterator[tuple[str, str]
     if evidence.get("worst") != evidence.get("first"):
         yield "worst", wrong_value(evidence["worst"])
     yield "hint", clean_line(evidence.get("hint", ""))
+    yield "remark", "\n".join(map(clean_line, evidence.get("remarks", ())))
     if isinstance(evidence.get("map"), Mapping) and 1 < evidence["wrong"] < evidence["total"]:
         yield "where", drawn_map(evidence["map"])
     yield "output", first_lines(clean(evidence.get("log", ""), 16_000))
@@ -148,6 +150,17 @@ def untried(results: Result) -> Iterator[RenderableType]:
                 table.add_row(f"  {stage['id']}", number, Text(next_step(checks[0], results["submission"])))
         if table.row_count:
             yield from (Text.assemble("\n", word(verdict)), table)
+
+
+def remarks(results: Result) -> Iterator[RenderableType]:
+    """What is worth knowing of checks that passed."""
+    table = grid(2)
+    for stage in results["stages"]:
+        for check in stage["checks"]:
+            for remark in check["evidence"].get("remarks", ()) if check["verdict"] == "PASSED" else ():
+                table.add_row(f"  {check['id']}", Text(clean_line(remark)))
+    if table.row_count:
+        yield from (Text.assemble("\n", ("Remarks", "bold"), ", which cost no points"), table)
 
 
 def next_step(check: Result, submission: str) -> str:
