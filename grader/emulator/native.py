@@ -138,6 +138,7 @@ class Checks(ctypes.Structure):
         ("num_arrays", ctypes.c_uint),
         ("shared_variables", ctypes.POINTER(Range)),
         ("num_shared_variables", ctypes.c_uint),
+        ("num_guards", ctypes.c_uint),
         ("image", Range),
         ("num_reports", ctypes.c_uint),
         ("reports", Report * MAX_REPORTS),
@@ -280,14 +281,16 @@ class LoadedModule:
     def checks(self, name: str, arrays: Sequence[tuple[int, int]]) -> Checks:
         """What a checked launch of this kernel may access: arrays (address, bytes) and the module's own variables."""
         variables = [(self.base + address, size) for address, size in self.module.globals.values()]
-        shared = [(at, size) for at, size, owner in self.module.shared_variables.values() if owner in (name, None)]
+        own = {n: (at, size) for n, (at, size, owner) in self.module.shared_variables.items() if owner in (name, None)}
+        shared = sorted(own, key=is_guard)
         checks = Checks(
             num_arrays=len(arrays) + len(variables),
             num_shared_variables=len(shared),
+            num_guards=sum(map(is_guard, shared)),
             image=Range(self.base, self.base + self.module.image_bytes),
         )
         checks.arrays = _ranges(sorted([*arrays, *variables]))
-        checks.shared_variables = _ranges(shared)
+        checks.shared_variables = _ranges([own[variable] for variable in shared])
         return checks
 
     def copy_globals(self, target: "LoadedModule") -> None:
@@ -295,6 +298,11 @@ class LoadedModule:
         for name, (address, size) in self.module.globals.items():
             if name in target.module.globals:
                 ctypes.memmove(target.base + target.module.globals[name][0], self.base + address, size)
+
+
+def is_guard(symbol: str) -> bool:
+    """Whether g++ keeps in this variable whether it has initialised another: those of a class such as bf16."""
+    return symbol.startswith(("_ZGV", "__tls_guard"))
 
 
 def _ranges(places: Sequence[tuple[int, int]]) -> Any:

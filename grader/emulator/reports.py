@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from grader.emulator.arena import Arena
-from grader.emulator.native import LoadedModule, Place, Report
+from grader.emulator.native import LoadedModule, Place, Report, is_guard
 
 VERDICTS = ("OUT_OF_BOUNDS", "MISALIGNED_ACCESS", "DATA_RACE", "UNINITIALISED_READ", "BARRIER_DIVERGENCE")
 VERDICT_ORDER = ("OUT_OF_BOUNDS", "MISALIGNED_ACCESS", "BARRIER_DIVERGENCE", "DATA_RACE", "UNINITIALISED_READ")
@@ -61,7 +61,11 @@ class Memory:
     def _static_shared(self, offset: int, size_of_access: int) -> tuple[str, str]:
         offset = _signed(offset)
         variables = self.module.module.shared_variables
-        places = {symbol: (at, size) for symbol, (at, size, owner) in variables.items() if owner in (self.kernel, None)}
+        places = {
+            symbol: (at, size)
+            for symbol, (at, size, owner) in variables.items()
+            if owner in (self.kernel, None) and not is_guard(symbol)
+        }
         for symbol, (begin, size) in places.items():
             if begin <= offset < begin + size:
                 return f"shared {variable_name(symbol)}[{(offset - begin) // size_of_access}]", ""

@@ -83,6 +83,12 @@ void Checker::begin_block(unsigned num_threads) {
     std::fill_n(stamps_, num_threads, tick_);
     std::fill_n(worked_, num_threads, false);
     std::fill(shared_unwritten_.begin(), shared_unwritten_.end(), ~uint64_t{0});
+    const Checks& checks = *launch_->checks;
+    for (unsigned i = checks.num_shared_variables - checks.num_guards; i < checks.num_shared_variables; i++) {
+        const Range& guard = checks.shared_variables[i];
+        set_bits(shared_unwritten_.data(), number_of(guard.begin),
+                 static_cast<size_t>(guard.end - guard.begin), false);
+    }
 }
 
 void Checker::access(unsigned thread, const void* address, size_t bytes, AccessKind kind,
@@ -212,6 +218,10 @@ void Checker::check_cell(Cell& cell, const Access& access) {
         cell.readers[0].stamp = cell.readers[1].stamp = 0;
     }
     const Slot& writer = cell.writer;
+    // Of the same thread's plain store others need to know, more than of the atomic that follows it.
+    if (access.kind == ATOMIC && !writer.is_atomic && writer.thread == access.slot.thread &&
+        writer.stamp >= barrier_)
+        return;
     const bool extends = writer.thread == access.slot.thread && writer.stamp == access.slot.stamp &&
                          writer.is_atomic == access.slot.is_atomic;
     const unsigned kept = extends ? writer.bytes : 0u;

@@ -107,7 +107,8 @@ struct Checks {
     unsigned num_arrays;
     const Range* shared_variables;  // offsets in static shared memory
     unsigned num_shared_variables;
-    Range image;  // the whole module as it is loaded
+    unsigned num_guards;  // of these the last ones, which are the compiler's own and always hold something
+    Range image;          // the whole module as it is loaded
     unsigned num_reports;
     Report reports[MAX_REPORTS];
 };
