@@ -125,23 +125,12 @@ def _tell_reports(device: DeviceProcess) -> bool:
 
 
 def _described(report: dict[str, Any]) -> str:
-    """One report: a line with verdict and place, the source line where it can be read, what happened."""
-    access = report["access"]
+    """One report: a line with verdict and kernel, the source lines of the accesses, what happened."""
     times = f", {report['count']} times" if report["count"] > 1 else ""
-    lines = [f"{report['verdict']} in kernel {report['kernel']}, {access['file']}:{access['line']}{times}"]
-    if source := _source_line(access["file"], access["line"]):
-        lines.append(f"{access['line']:6} | {source}")
-    return clean(
-        "\n".join([*lines, textwrap.fill(report["message"], 110, initial_indent="  ", subsequent_indent="  ")])
-    )
-
-
-def _source_line(file: str, line: int) -> str:
-    """A line of a file, without its indentation; empty where that cannot be read."""
-    try:
-        return Path(file).read_text(encoding="utf-8", errors="replace").splitlines()[line - 1].strip()
-    except (OSError, IndexError):
-        return ""
+    places = [place for place in (report["access"], report["other"]) if place and place["text"]]
+    source = [f"{line:6} | {text}" for line, text in sorted({(place["line"], place["text"]) for place in places})]
+    message = textwrap.wrap(report["message"], 110, initial_indent="  ", subsequent_indent="  ")
+    return clean("\n".join([f"{report['verdict']} in kernel {report['kernel']}{times}", *source, *message]))
 
 
 def _counted(number: int, noun: str) -> str:

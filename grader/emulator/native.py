@@ -210,8 +210,9 @@ class Runtime:
 class LoadedModule:
     """A module in this process. Raises OSError when it needs a symbol that nobody has."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, source: str) -> None:
         self.module = module
+        self.source = source
         library = _loaded(module)
         anchor = ctypes.cast(library.pagedlab_shared, _pointer)
         self.base = (anchor.value or 0) - module.reference
@@ -337,7 +338,7 @@ class Kernels:
     def _build(self, *, instrumented: bool) -> LoadedModule:
         module = compile_module(*self._source, instrumented=instrumented)
         try:
-            return LoadedModule(module)
+            return LoadedModule(module, self._source[0])
         except OSError as missing:
             _, undefined, symbol = str(missing).rpartition("undefined symbol: ")
             log = f"error: {symbol} is called, but no device function" if undefined else f"error: {missing}"

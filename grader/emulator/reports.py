@@ -3,7 +3,7 @@
 A report is a dict: {"verdict", "is_error": bool (a remark costs no points), "kernel", "count": how often it was seen,
 "access": PLACE, "other": PLACE of the access that it conflicts with, or null, "address": such as "x[12]" or
 "shared tile[3]", "message": all of it in a few sentences}. A PLACE is {"kind": "load" | "store" | "atomic" | "",
-"file", "line", "block": [x, y, z], "thread": [x, y, z]}.
+"file", "line", "text": of the line, empty if it is not in the source itself, "block": [x, y, z], "thread": [x, y, z]}.
 """
 
 import re
@@ -11,6 +11,7 @@ from typing import Any
 
 from grader.emulator.arena import Arena
 from grader.emulator.native import LoadedModule, Place, Report, is_guard
+from grader.emulator.source import line_of
 
 VERDICTS = ("OUT_OF_BOUNDS", "MISALIGNED_ACCESS", "DATA_RACE", "UNINITIALISED_READ", "BARRIER_DIVERGENCE")
 VERDICT_ORDER = ("OUT_OF_BOUNDS", "MISALIGNED_ACCESS", "BARRIER_DIVERGENCE", "DATA_RACE", "UNINITIALISED_READ")
@@ -230,11 +231,13 @@ def _barrier_advice(found: dict[str, Any], text: str) -> str:
 
 def _place(place: Place, memory: Memory) -> dict[str, Any]:
     file, line = memory.module.source_line(place.instruction) if place.instruction else ("", place.line)
+    file = file or memory.module.module.source_name
     kind = KINDS[place.kind] if place.kind >= 0 else ""
     return {
         "kind": kind,
-        "file": file or memory.module.module.source_name,
+        "file": file,
         "line": line,
+        "text": line_of(memory.module.source, file, line),
         "block": list(place.block),
         "thread": list(place.thread),
     }

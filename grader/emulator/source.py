@@ -33,6 +33,7 @@ _NAMES = {
     r"\w*no_sanitize\w*|(?:__)?noipa(?:__)?": "code that is not to be instrumented",
     r"cuda(?:Malloc|Free|Memcpy|Memset|DeviceSynchronize|Launch)\w*": "CUDA's host functions",
 }
+_LINE = re.compile(r'\s*#\s*line\s+(\d+)(?:\s+"([^"]*)")?')
 _LEGACY = {"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__ballot", "__any", "__all"}
 
 
@@ -59,6 +60,19 @@ class Rewritten(NamedTuple):
 def rewrite(source: str) -> Rewritten:
     """C++ for one CUDA C source. Raises SourceError."""
     return _Rewriter(source).run()
+
+
+def line_of(source: str, file: str, number: int) -> str:
+    """The text of a line, by the numbers that #line directives give; empty when there is none."""
+    name, current = "kernel.cu", 0
+    for text in source.split("\n"):
+        if directive := _LINE.match(text):
+            name, current = directive[2] or name, int(directive[1]) - 1
+            continue
+        current += 1
+        if (name, current) == (file, number):
+            return text.strip()
+    return ""
 
 
 def _tokens(source: str) -> Iterator[Token]:
@@ -260,7 +274,7 @@ class _Rewriter:
     def _error(self, token: Token, message: str) -> SourceError:
         file, line, begin = "kernel.cu", 1, 0
         for directive in self.directives:
-            found = re.match(r'\s*#\s*line\s+(\d+)(?:\s+"([^"]*)")?', directive.text)
+            found = _LINE.match(directive.text)
             if found and directive.start < token.start:
                 file, line, begin = found[2] or file, int(found[1]) - 1, directive.end
         return SourceError(f"{file}:{line + self.source.count(chr(10), begin, token.start)}: error: {message}\n")
