@@ -5,7 +5,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tests.conformance.table import Launch, Table, blank
+from tests.conformance.table import Launch, Table
 
 table = Table("atomics.cu")
 

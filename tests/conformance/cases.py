@@ -2,4 +2,8 @@
 
 from tests.conformance import atomics, groups, language, memory, threads, warps
 
-CASES = [case for module in (atomics, groups, language, memory, threads, warps) for case in module.table.cases]
+_MODULES = (atomics, groups, language, memory, threads, warps)
+_ALL = [case for module in _MODULES for case in module.table.cases]
+CASES = [case for case in _ALL if not case.says]
+ALONE = [case for case in _ALL if case.says]
+"""Each needs a process of its own."""

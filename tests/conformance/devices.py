@@ -13,7 +13,7 @@ import numpy as np
 
 from grader import KIT
 from grader.emulator.launcher import start_device
-from tests.conformance.cases import CASES
+from tests.conformance.cases import ALONE, CASES
 
 CLIENT = KIT / "grader/emulator/client"
 SECONDS = 300
@@ -31,13 +31,13 @@ class Outcome:
     """Of the emulator: what it counted and reported."""
 
 
-def run_emulated(names: Sequence[str] = (), *, order_seed: int = 0, **observe: bool) -> Outcome:
-    """Run cases (all when none is named) on the emulator; `observe` as Control.observe takes it."""
+def run_emulated(names: Sequence[str] = (), *, order_seed: int = 0, observe: bool = False) -> Outcome:
+    """Run cases (all when none is named) on the emulator; with `observe` counted and checked."""
     device = start_device(cores=2)
     try:
         device.control.set_mode(order_seed=order_seed)
         if observe:
-            device.control.observe(**observe)
+            device.control.observe(counted=True, checked=True)
         environment = device.environment() | {"PYTHONPATH": str(CLIENT)}
         results, failure, printed = _run(names, environment, device.pass_fds)
         observed = {} if failure else device.control.observed()
@@ -74,11 +74,10 @@ def _run(
 
 def _by_case(saved: dict[str, np.ndarray], names: Sequence[str]) -> dict[str, list[np.ndarray]]:
     results = {}
-    for case in CASES:
-        if not names or case.name in names:
-            given = case.launch().results
-            found = [saved[f"{case.name}/{i}"] for i in range(len(given))]
-            results[case.name] = [
-                array.view(wanted.dtype).reshape(wanted.shape) for array, wanted in zip(found, given, strict=True)
-            ]
+    for case in [case for case in [*CASES, *ALONE] if case.name in names] if names else CASES:
+        given = case.launch().results
+        found = [saved[f"{case.name}/{i}"] for i in range(len(given))]
+        results[case.name] = [
+            array.view(wanted.dtype).reshape(wanted.shape) for array, wanted in zip(found, given, strict=True)
+        ]
     return results

@@ -1,5 +1,7 @@
 """Cases of groups.cu."""
 
+from typing import Any
+
 import numpy as np
 
 from tests.conformance.table import Launch, Table, blank
@@ -14,7 +16,7 @@ def add_tiles(size: int) -> None:
         x = rng.integers(-99, 100, (THREADS // size, size), dtype=np.int32)
         lanes, rows = np.arange(size), np.arange(len(x))[:, None]
 
-        def of_tile(values: np.ndarray) -> np.ndarray:
+        def of_tile(values: Any) -> np.ndarray:
             return np.repeat(values[:, None], size, 1)
 
         down, up = np.minimum(lanes + 1, size - 1), np.maximum(lanes - 1, 0)

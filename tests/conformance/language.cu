@@ -19,8 +19,6 @@ __device__ __forceinline__ int squared(int x) {
 
 }  // namespace shapes
 
-constexpr int THREADS = 64;
-
 template <int N>
 __device__ int power(int x) {
     if constexpr (N == 0) {

@@ -12,7 +12,7 @@ __device__ int counter = 3;
 __device__ const unsigned masks[] = {1, 3, 7, 15};
 __device__ float table[4][8];
 static __device__ long long total;
-constexpr int SQUARES[] = {0, 1, 4, 9};
+__device__ constexpr int SQUARES[] = {0, 1, 4, 9};
 
 __shared__ int file_scope[64];
 extern __shared__ unsigned char whole[];
@@ -151,7 +151,7 @@ __global__ void variables(float* out, const float* x) {
     out[t] = sum * scale + primes[t % 5] + static_cast<float>(masks[t % 4]) + SQUARES[t % 4] + corner.y;
     table[t / 8 % 4][t % 8] = x[t];
     atomicAdd(&counter, 2);
-    if (t == 0) total = primes[4] * 3ll;
+    if (t == 0) total += primes[4] * 3ll;
 }
 
 __global__ void struct_arguments(Parameters parameters, float* out, const Particle* particles, int n) {

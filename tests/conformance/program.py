@@ -1,8 +1,9 @@
 """Runs cases with whichever PyCUDA is on the path, the genuine or the emulated one.
 
-    python -m tests.conformance.program RESULTS [MODULE:KERNEL ...]     RESULTS.npz gets bytes "module:kernel/i" per array
+    python -m tests.conformance.program RESULTS [MODULE:KERNEL ...]
 
-The named cases, or all. What the kernels print is printed here, and an error of a kernel ends the program.
+RESULTS.npz gets the bytes of each array as "module:kernel/i". The named cases run, or all. What the kernels print is
+printed here, and an error of a kernel ends the program.
 """
 
 import sys
@@ -13,7 +14,7 @@ import numpy as np
 import pycuda.driver as driver
 from pycuda.compiler import SourceModule
 
-from tests.conformance.cases import CASES
+from tests.conformance.cases import ALONE, CASES
 from tests.conformance.table import OPTIONS, Case, source
 
 DEFAULT_SHARED = 48 * 1024
@@ -57,7 +58,8 @@ def main() -> None:
     driver.init()
     context = driver.Device(0).make_context()
     try:
-        np.savez(path, **run_all([case for case in CASES if not names or case.name in names]))
+        results = run_all([case for case in [*CASES, *ALONE] if case.name in names] if names else CASES)
+        np.savez(path, allow_pickle=False, **results)
     finally:
         context.pop()
 

@@ -55,6 +55,8 @@ class Case:
     ulps: float
     """How far a floating point result may be off, see `error`; integers are always equal."""
     draw: Callable[[np.random.Generator], Launch]
+    says: str = ""
+    """What the kernel prints, or CUDA's text for how it fails; such cases run in programs of their own."""
 
     @property
     def name(self) -> str:
@@ -73,7 +75,13 @@ class Table:
         self.cases: list[Case] = []
 
     def case(
-        self, *, grid: int | tuple[int, ...] = 1, block: int | tuple[int, ...] = 32, shared: int = 0, ulps: float = 0
+        self,
+        *,
+        grid: int | tuple[int, ...] = 1,
+        block: int | tuple[int, ...] = 32,
+        shared: int = 0,
+        ulps: float = 0,
+        says: str = "",
     ) -> Callable[[Callable[[np.random.Generator], Launch]], Callable[[np.random.Generator], Launch]]:
         """Adds a function as the case of the kernel of its name."""
         grid = (grid,) if isinstance(grid, int) else grid
@@ -81,7 +89,7 @@ class Table:
         x, y, z = (*extents, 1, 1)[:3]
 
         def add(draw: Callable[[np.random.Generator], Launch]) -> Callable[[np.random.Generator], Launch]:
-            self.cases.append(Case(self.module, draw.__name__, grid, (x, y, z), shared, ulps, draw))
+            self.cases.append(Case(self.module, draw.__name__, grid, (x, y, z), shared, ulps, draw, says))
             return draw
 
         return add
@@ -126,4 +134,3 @@ def source(module: str) -> str:
     """CUDA C of a module; messages name its own lines."""
     text = WRITTEN[module]() if module in WRITTEN else (FOLDER / module).read_text()
     return f'#line 1 "{module}"\n{text}'
-

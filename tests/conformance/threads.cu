@@ -129,7 +129,7 @@ __global__ void packed_products(int* out, const int* x, const int* y) {
     out[i] = __dp4a(x[i], y[i], 5);
 }
 
-__global__ void __launch_bounds__(32) print(int n) {
+__global__ void __launch_bounds__(32) say(int n) {
     if (threadIdx.x == 0) {
         printf("block %d of %u: %s %5.2f %lld %%\n", blockIdx.x, gridDim.x, "text", n * 0.5, 1ll << 40);
     }

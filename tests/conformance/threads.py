@@ -97,3 +97,18 @@ def packed_products(rng: np.random.Generator) -> Launch:
     x, y = (rng.integers(-128, 128, (64, 4), dtype=np.int8) for _ in "xy")
     expected = (x.astype(np.int32) * y).sum(1) + 5
     return Launch([blank(64), x, y], [expected.astype(np.int32)])
+
+
+@table.case(grid=2, says="block 1 of 2: text  1.50 1099511627776 %\n")
+def say(rng: np.random.Generator) -> Launch:
+    return Launch([np.int32(3)], [])
+
+
+@table.case(says="device-side assert triggered")
+def fail_assert(rng: np.random.Generator) -> Launch:
+    return Launch([blank(1), np.int32(3)], [])
+
+
+@table.case(block=1, says="unspecified launch failure")
+def trap(rng: np.random.Generator) -> Launch:
+    return Launch([blank(1), np.int32(4)], [])

@@ -13,7 +13,7 @@ from tests.tools import require_tool
 ARCHITECTURES = (80, 86, 90, 120) if os.environ.get("PAGEDLAB_ALL") == "1" else (80, 90)
 SOURCES = [
     path.relative_to(KIT)
-    for folder in ("solutions", "starter", "tests/alternatives")
+    for folder in ("solutions", "starter", "tests/alternatives", "tests/conformance")
     for path in sorted((KIT / folder).rglob("*.cu"))
 ]
 STUB_MACRO = "-DNOT_IMPLEMENTED(id)="
