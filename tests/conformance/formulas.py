@@ -51,7 +51,9 @@ class Formulas(Table):
 
         def launch(rng: np.random.Generator) -> Launch:
             with np.errstate(all="ignore"):
-                given = inputs(rng)
+                drawn = inputs(rng)
+                order = rng.permutation(drawn[0].size)  # so that the first thousands are a sample of them all
+                given = [values[order] for values in drawn]
                 wanted = expected(*given)
             count = np.int32(given[0].size // WIDTHS.get(element, 1))
             return Launch([blank(wanted.shape, wanted.dtype), *given, count], [wanted], by_number=True)

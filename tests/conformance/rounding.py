@@ -17,6 +17,7 @@ class Format(NamedTuple):
 
 BFLOAT16 = Format(ml_dtypes.bfloat16, 8, -126, float(ml_dtypes.finfo(ml_dtypes.bfloat16).max))
 HALF = Format(np.float16, 11, -14, 65504.0)
+FLOAT = Format(np.float32, 24, -126, float(np.finfo(np.float32).max))
 
 WHOLE = {"rn": np.rint, "rz": np.trunc, "ru": np.ceil, "rd": np.floor}
 

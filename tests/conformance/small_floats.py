@@ -58,7 +58,7 @@ def every(form: Format) -> np.ndarray:
 
 def boundaries(form: Format) -> np.ndarray:
     """In float64, from 0 up: all numbers of a format, the middles between them, and where infinity begins."""
-    infinity = np.array(np.inf, form.dtype).view(np.uint16)
+    infinity = int(np.array(np.inf, form.dtype).view(np.uint16))
     numbers = np.arange(infinity, dtype=np.uint16).view(form.dtype).astype(np.float64)
     numbers = np.append(numbers, 2 * form.largest - numbers[-2])
     return np.sort(np.append(numbers, (numbers[1:] + numbers[:-1]) / 2))

@@ -53,22 +53,18 @@ inline double inverse_erf(double p, double q) {
     const double logarithm = log(q * (1 + p)), a = 4.3307467508 + logarithm / 2;
     double y = p < 0.1 ? 0.8862 * p : sqrt(sqrt(a * a - logarithm / 0.147) - a);  // to 0.4 %, by Winitzki
     for (int i = 0; i < 4; i++) {                                                 // Newton's method
-        const double excess = p < 0.5 ? erf(y) - p : q - erfc(y);
-        y -= excess / (1.1283791670955126 * exp(-y * y));
+        const double slope = 1.1283791670955126 * exp(-y * y);
+        y -= p < 0.5 ? (erf(y) - p) / slope : log(q / erfc(y)) * erfc(y) / slope;
     }
     return y;
 }
-
+inline double inverse_erf(double x) {
+    if (!(fabs(x) < 1)) return fabs(x) == 1 ? copysign(INFINITY, x) : NAN;
+    return copysign(inverse_erf(fabs(x), 1 - fabs(x)), x);
+}
 inline double inverse_erfc(double x) {
     if (!(x > 0 && x < 2)) return x == 0 ? INFINITY : x == 2 ? -INFINITY : NAN;
     return x <= 1 ? inverse_erf(1 - x, x) : -inverse_erf(x - 1, 2 - x);
-}
-
-inline double normal_distribution(double x) {
-    constexpr double HIGH = 0.70710678118654757, LOW = -4.8336466567264567e-17;  // their sum is 1 / sqrt(2)
-    const double y = -x * HIGH, lost = fma(-x, HIGH, -y) - x * LOW;
-    const double correction = fabs(y) < 28 ? 1.1283791670955126 * exp(-y * y) * lost : 0;
-    return 0.5 * (erfc(y) - correction);
 }
 
 // Sine and cosine of pi x; whole half turns are taken off without rounding.
@@ -87,32 +83,26 @@ struct Turn {
 
 }  // namespace pagedlab
 
-// What C does not have. In float, most is computed in double and rounded.
-#define PAGEDLAB_MATH(name, doubles, floats, arguments, value)                    \
-    PAGEDLAB_FUNCTION(double, name, doubles, value)                               \
-    PAGEDLAB_FUNCTION(float, name##f, floats, static_cast<float>(name arguments)) \
-    PAGEDLAB_FUNCTION(float, name, floats, static_cast<float>(name arguments))
-#define PAGEDLAB_MATH1(name, value) PAGEDLAB_MATH(name, (double x), (float x), (double{x}), value)
-PAGEDLAB_MATH1(rcbrt, 1 / cbrt(x))
-PAGEDLAB_MATH1(erfinv, fabs(x) < 1    ? copysign(pagedlab::inverse_erf(fabs(x), 1 - fabs(x)), x)
-                       : fabs(x) == 1 ? copysign(INFINITY, x)
-                                      : NAN)
-PAGEDLAB_MATH1(erfcinv, pagedlab::inverse_erfc(x))
-PAGEDLAB_MATH1(normcdf, pagedlab::normal_distribution(x))
-PAGEDLAB_MATH1(normcdfinv, -1.4142135623730951 * pagedlab::inverse_erfc(2 * x))
-PAGEDLAB_MATH1(sinpi, pagedlab::Turn(x).sine)
-PAGEDLAB_MATH1(cospi, pagedlab::Turn(x).cosine)
-#define PAGEDLAB_NORM(name, length, doubles, floats, arguments) \
-    PAGEDLAB_MATH(name, doubles, floats, arguments, length)     \
-    PAGEDLAB_MATH(r##name, doubles, floats, arguments, 1 / (length))
-PAGEDLAB_MATH(rhypot, (double x, double y), (float x, float y), (double{x}, double{y}), 1 / hypot(x, y))
-PAGEDLAB_NORM(norm3d, hypot(hypot(x, y), z), (double x, double y, double z), (float x, float y, float z),
-              (double{x}, double{y}, double{z}))
-PAGEDLAB_NORM(norm4d, hypot(hypot(x, y), hypot(z, w)), (double x, double y, double z, double w),
-              (float x, float y, float z, float w), (double{x}, double{y}, double{z}, double{w}))
-#undef PAGEDLAB_NORM
-#undef PAGEDLAB_MATH1
-#undef PAGEDLAB_MATH
+// What C does not have: in float, computed in double and rounded.
+PAGEDLAB_FUNCTION(float, rcbrtf, (float x), static_cast<float>(1 / cbrt(double{x})))
+PAGEDLAB_FUNCTION(float, erfinvf, (float x), static_cast<float>(pagedlab::inverse_erf(x)))
+PAGEDLAB_FUNCTION(float, erfcinvf, (float x), static_cast<float>(pagedlab::inverse_erfc(x)))
+PAGEDLAB_FUNCTION(float, normcdff, (float x), static_cast<float>(0.5 * erfc(-0.70710678118654757 * x)))
+PAGEDLAB_FUNCTION(float, normcdfinvf, (float x),
+                  static_cast<float>(-1.4142135623730951 * pagedlab::inverse_erfc(2 * double{x})))
+PAGEDLAB_FUNCTION(float, rhypotf, (float x, float y), static_cast<float>(1 / hypot(double{x}, double{y})))
+PAGEDLAB_FUNCTION(double, norm3d, (double x, double y, double z), hypot(hypot(x, y), z))
+PAGEDLAB_FUNCTION(float, norm3df, (float x, float y, float z), static_cast<float>(norm3d(x, y, z)))
+PAGEDLAB_FUNCTION(float, rnorm3df, (float x, float y, float z), static_cast<float>(1 / norm3d(x, y, z)))
+PAGEDLAB_FUNCTION(double, norm4d, (double x, double y, double z, double w), hypot(norm3d(x, y, z), w))
+PAGEDLAB_FUNCTION(float, norm4df, (float x, float y, float z, float w),
+                  static_cast<float>(norm4d(x, y, z, w)))
+PAGEDLAB_FUNCTION(float, rnorm4df, (float x, float y, float z, float w),
+                  static_cast<float>(1 / norm4d(x, y, z, w)))
+PAGEDLAB_FUNCTION(double, sinpi, (double x), pagedlab::Turn(x).sine)
+PAGEDLAB_FUNCTION(float, sinpif, (float x), static_cast<float>(sinpi(x)))
+PAGEDLAB_FUNCTION(double, cospi, (double x), pagedlab::Turn(x).cosine)
+PAGEDLAB_FUNCTION(float, cospif, (float x), static_cast<float>(cospi(x)))
 PAGEDLAB_FUNCTION(float, rsqrtf, (float x), 1.0f / sqrtf(x))
 PAGEDLAB_FUNCTION(float, rsqrt, (float x), 1.0f / sqrtf(x))
 PAGEDLAB_FUNCTION(double, rsqrt, (double x), 1.0 / sqrt(x))
