@@ -53,7 +53,7 @@ def run_script(options: argparse.Namespace) -> int:
     try:
         device.control.set_mode(order_seed=options.seed)
         if options.check:
-            device.control.observe(counted=False, checked=True)
+            device.control.observe(checked=True)
         debugger = _attach_debugger(device, options.debug) if options.debug else None
         code = _run(device, [options.script, *options.arguments], has_terminal=debugger is None)
         if options.check and code != INTERRUPTED:

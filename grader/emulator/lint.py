@@ -1,7 +1,6 @@
 """Refuses kernels that could switch the hooks off, call what no GPU has, or find out whether they are watched.
 
-Four looks, each at what the compiler really sees: the preprocessed text of both builds (`check_text`), the calls that
-are left after optimisation (`check_calls`), and the symbols and sections of the object file (`check_object`).
+Here, by the text as the compiler sees it when it has preprocessed it for both builds; products.py looks at the result.
 
 What no look can find: a kernel with undefined behaviour, or whose result depends on the order of its blocks, may do
 different things in the two builds. The checker reports the first, the orders of a checked launch the second.
@@ -17,16 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from grader.emulator.objects import ObjectFile
 from grader.emulator.source import SourceError
 
 HEADERS = Path(__file__).resolve().parent / "include"
-DUMP = "-fdump-tree-optimized-lineno-uid"
+
 
 _RAW_STRING = r'(?:u8|[uUL])?R"(?P<end>[^(\s]*)\(.*?\)(?P=end)"'
 _TOKEN = re.compile(
-    r"""(?P<blank>\s+)
-      | (?P<directive>^[ \t]*\#[^\n]*)
+    r"""(?P<directive>^[ \t]*\#[^\n]*)
+      | (?P<blank>\n+|[^\S\n]+)
       | (?P<string>(?:u8|[uUL])?R"(?P<end>[^(\s]*)\(.*?\)(?P=end)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*')
       | (?P<name>[^\W\d][\w$]*)
       | (?P<number>\.?\d(?:[eEpP][+-]|[\w.]|'\w)*)
@@ -49,8 +47,7 @@ _BUILTINS = re.compile(
     r"__builtin_(?:expect\w*|assume\w*|unreachable|prefetch|popcount\w*|(?:cl|ct)z\w*|ffs\w*|parity\w*|bswap\w+|"
     r"is_constant_evaluated|bit_cast|offsetof|addressof|huge_val\w*|inf\w*|nanf?|is(?:nan|inf|finite|normal|less|"
     r"greater|lessequal|greaterequal|unordered)\w*|signbit\w*|fpclassify|(?:add|sub|mul)\w*_overflow|LINE|FILE|FUNCTION|"
-    r"(?:fabs|sqrt|fma|fmin|fmax|floor|ceil|trunc|rint|round|exp|exp2|log|log2|pow|copysign|sin|cos|tan|tanh|erf)[fl]?|"
-    r"mem(?:cpy|move|set))"
+    r"(?:fabs|sqrt|fma|fmin|fmax|floor|ceil|trunc|rint|round|exp|exp2|log|log2|pow|copysign|sin|cos|tan|tanh|erf)[fl]?)"
 )
 _HOST_HEADERS = re.compile(r"(?:^|/)(?:\w*intrin\.h|cpuid\.h|arm_\w+\.h|atomic|atomic_base\.h|stdatomic\.h)$")
 _RESERVED = re.compile(
@@ -67,33 +64,10 @@ _SAME = (
     "here the text is another one when memory accesses are checked: a kernel must be the same program whether it is "
     "checked or not, so do not ask how it is compiled"
 )
-_CONSTRUCTED = "a variable outside of functions needs a constant as its value: a GPU runs no constructors"
-_INDIRECT = (
-    "which function is called here is known only when the kernel runs: choose with if, or make the function a template "
-    "argument; pointers to functions and virtual functions are not emulated"
-)
-_ONLY_DEVICE = "a kernel can call CUDA's device functions and its own only"
+ONLY_DEVICE = "a kernel can call CUDA's device functions and its own only"
 
 _COMMENT = re.compile(
     _RAW_STRING + r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?(?:\*/|\Z)""", re.DOTALL
-)
-_PLACE = re.compile(r"\[([^\]\n]*:\d+):\d+\] ")
-_INDIRECT_CALL = re.compile(
-    r'\s*(?:[^"=]*? = (?:\{v\} )?)?(?:OBJ_TYPE_REF\(.*?\)|<<< Unknown tree.*?>>>|[\w.]*_\d+(?:\(D\))?) \('
-)
-_MATH = (
-    "a?(?:cos|sin|tan)h?|atan2|cbrt|ceil|copysign|erfc?|exp(?:10|2|m1)?|fabs|fdim|floor|fm(?:a|ax|in|od)|frexp|hypot|"
-    "i?logb|[jy][01n]|ldexp|lgamma|l?l?rint|l?l?round|log(?:10|1p|2)?|modf|nearbyint|nextafter|nexttoward|pow|"
-    "remainder|remquo|roundeven|scalbl?n|sincos|sqrt|tgamma|trunc"
-)
-_PROVIDED = re.compile(
-    rf"(?:{_MATH})[fl]?|(?:__wrap_)?mem(?:cpy|move|set)|__tsan_(?!atomic|volatile)\w+|__ubsan_handle_\w+|pagedlab_\w+|"
-    "threadIdx|blockIdx|blockDim|gridDim|__tls_get_addr|_GLOBAL_OFFSET_TABLE_|"
-    "_ITM_\\w+|__gmon_start__|__cxa_finalize"
-)
-_HOST_SECTIONS = re.compile(r"\.data(?!\.rel\.ro)|\.bss|__data|__bss|__common")
-_OWN_SYMBOLS = re.compile(
-    r"pagedlab_kernel_\w+|pagedlab_shared|_GLOBAL_OFFSET_TABLE_|completed\.\d+|__dso_handle|__TMC_END__"
 )
 
 
@@ -125,7 +99,8 @@ def check_text(plain: Sequence[str], instrumented: Sequence[str], text: str) -> 
         )
     folders = [Path(part[2:]).resolve() for part in plain if part.startswith("-I")]
     if log:
-        raise SourceError(log)
+        timed = re.search(r'^(.+:\d+):\d+: error: macro "(\w+)" might prevent', log, re.MULTILINE)
+        raise SourceError(f"{timed[1]}: error: {timed[2]} differs from one compilation to the next\n" if timed else log)
     if other_log:
         where = re.search(r"^(.+:\d+):\d+: (?:fatal )?error:", other_log, re.MULTILINE)
         raise SourceError(f"{where[1] if where else 'kernel.cu'}: error: {_SAME}\n")
@@ -181,7 +156,7 @@ def _scan(output: str, folders: Sequence[Path]) -> Preprocessed:
             if own and refused:
                 raise _error(
                     include,
-                    f"{refused.rpartition('/')[2]}, which this includes, is for programs of the host: {_ONLY_DEVICE}",
+                    f"{refused.rpartition('/')[2]}, which this includes, is for programs of the host: {ONLY_DEVICE}",
                 )
             position, marker = end.end(), end
         elif "1" in flags:
@@ -311,11 +286,11 @@ def _check_name(tokens: Sequence[Token], i: int) -> None:
     if name == "noinline" and _words(tokens, i - 1, 1) == "::":
         raise _error(token, "write __noinline__, as CUDA does")
     if name.startswith("__builtin_") and not _BUILTINS.fullmatch(name):
-        raise _error(token, f"{name} belongs to the compiler: {_ONLY_DEVICE}")
+        raise _error(token, f"{name} belongs to the compiler: {ONLY_DEVICE}")
     if name == "goto" and _words(tokens, i + 1, 1) == "*":
         raise _error(token, "goto takes the name of a label, as in CUDA")
     if _RESERVED.match(name) and not _EXPANSIONS.match(_words(tokens, i, 5)):
-        raise _error(token, f"{name} belongs to the emulator or the compiler: {_ONLY_DEVICE}")
+        raise _error(token, f"{name} belongs to the emulator or the compiler: {ONLY_DEVICE}")
 
 
 def _check_attributes(tokens: Sequence[Token], begin: int) -> None:
@@ -344,55 +319,3 @@ def _own_macros() -> set[str]:
     """The macros of the kit's headers on which builds rely."""
     text = "".join(path.read_text("utf-8") for path in HEADERS.rglob("*") if path.is_file())
     return {name for name in re.findall(r"#\s*define\s+(\w+)", text) if name.startswith("__")} | {"noinline"}
-
-
-# What the compiler made of it
-
-
-def check_calls(dump: str) -> None:
-    """Look at the calls that are left in a plain build, by the compiler's dump of it. Raises SourceError."""
-    for line in dump.splitlines():
-        if " (" in line and _INDIRECT_CALL.match(_PLACE.sub("", line)):
-            raise SourceError(f"{_place(line)}: error: {_INDIRECT}\n")
-
-
-def check_object(module: ObjectFile, dump: str) -> None:
-    """Look at the symbols of a module; the dump, of a plain build, gives the lines. Raises SourceError."""
-    for name in module.undefined:
-        if not _PROVIDED.fullmatch(name):
-            raise _symbol_error(dump, name, f"{{}} is called, but no device function: {_ONLY_DEVICE}")
-    for symbol in module.symbols:
-        name = symbol.name
-        if name.startswith("_GLOBAL__sub_"):
-            raise SourceError(f"{_place_in_function(dump, name)}: error: {_CONSTRUCTED}\n")
-        if _OWN_SYMBOLS.fullmatch(name):
-            continue
-        if _PROVIDED.fullmatch(name):
-            raise _symbol_error(
-                dump, name, "{} is a name of CUDA's, of the C library or of the emulator: choose another"
-            )
-        if symbol.size and _HOST_SECTIONS.match(symbol.section) and not name.startswith((".L", "L")):
-            raise _symbol_error(
-                dump, name, "{} is a variable of the host: write __device__ in front, or make it constexpr"
-            )
-
-
-def _symbol_error(dump: str, symbol: str, message: str) -> SourceError:
-    """An error at the first line that mentions a symbol."""
-    plain = symbol
-    if symbol.startswith("_Z"):
-        plain = subprocess.run(["c++filt", symbol], capture_output=True, text=True).stdout.strip()
-    word = re.split(r"[(<]", plain)[0].rpartition("::")[2]
-    mentions = re.findall(rf"^.*\b{re.escape(word)}D\.\d.*$", dump, re.MULTILINE)
-    place = next(filter(None, map(_place, mentions)), "kernel.cu:1")
-    return SourceError(f"{place}: error: {message.format(plain)}\n")
-
-
-def _place_in_function(dump: str, symbol: str) -> str:
-    return _place(dump.partition(f"({symbol}, ")[2]) or "kernel.cu:1"
-
-
-def _place(text: str) -> str:
-    """The first place of the source in a part of a dump."""
-    found = _PLACE.search(text)
-    return found[1] if found else ""

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grader.emulator import lint
+from grader.emulator import lint, products
 from grader.emulator.objects import CODE, THREAD_LOCAL, read_object
 from grader.emulator.source import SourceError, rewrite
 
@@ -43,6 +43,7 @@ _KERNEL = (
     "-fno-exceptions",
     "-fno-plt",
     "-fno-semantic-interposition",
+    *products.FLAGS,
     "-include",
     "cuda_runtime.h",
 )
@@ -50,6 +51,7 @@ _DEBUGGED = ("-O0", "-g3")
 _INSTRUMENTED = ("-O1", "-g1", "-fsanitize=thread", "-DPAGEDLAB_INSTRUMENTED")
 _GCC = ("-fno-gnu-unique", "-fstack-clash-protection")  # large frames touch every page, so also the guard's
 _GCC_INSTRUMENTED = (
+    "-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset",
     "-fsanitize=bounds", "-fno-tree-sra", "-fno-ivopts", "--param", "tsan-instrument-func-entry-exit=0",
 )  # fmt: skip
 _CLANG = ("-Wno-unused-command-line-argument",)
@@ -137,7 +139,7 @@ def _machine_flags() -> tuple[str, ...]:
 def _fingerprint() -> bytes:
     """Of all that a compiled file depends on besides its own text: compiler, kit headers, runtime."""
     digest = hashlib.sha256(_version().encode())
-    own = [FOLDER / name for name in ("lint.py", "source.py", "toolchain.py")]
+    own = [FOLDER / name for name in ("lint.py", "products.py", "source.py", "toolchain.py")]
     for path in sorted([*HEADERS.rglob("*.h"), *RUNTIME.glob("*"), *own]):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.digest()
@@ -210,11 +212,11 @@ def _checked(command: Sequence[str], kept: Sequence[str], text: str, path: Path,
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix=f"unfinished-{os.getpid()}-") as folder:
         calls = Path(folder, "calls")
-        dumped = (f"{lint.DUMP}={calls}",) if has_calls and "clang" not in _version() else ()
+        dumped = (f"{products.DUMP}={calls}",) if has_calls and "clang" not in _version() else ()
         log = _compile([*command, *kept, *dumped, "-x", "c++", "-"], text, path)
         dump = calls.read_text("utf-8", "replace") if dumped else ""
-    lint.check_calls(dump)
-    lint.check_object(read_object(path.read_bytes()), dump)
+    products.check_calls(dump)
+    products.check_object(read_object(path.read_bytes()), dump)
     return log
 
 

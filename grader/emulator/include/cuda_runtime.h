@@ -1,13 +1,21 @@
 // CUDA C for the emulator: what nvcc knows without any include. Every module is compiled with this header in front.
 #pragma once
 
+#include <string.h>
+// g++ makes accesses without hooks of the copies that it knows as its own, in C++'s headers too: let it call functions.
+#define __builtin_memcpy memcpy
+#define __builtin_memmove memmove
+#define __builtin_memset memset
+#define __builtin_memcmp memcmp
+#define __builtin_memchr memchr
+#define __builtin_strlen strlen
+
 #include <float.h>
 #include <limits.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cstdio>
-#include <string.h>
 #include <time.h>
 #include <limits>
 #include <type_traits>
@@ -46,6 +54,7 @@
 #define __CUDACC_VER_MINOR__ 0
 #define CUDART_VERSION 13000
 
+#undef __builtin_memcpy  // below, it copies local variables
 #include "emulated/interface.h"
 #include "emulated/vectors.h"
 #include "emulated/threads.h"
@@ -54,3 +63,4 @@
 #include "emulated/math.h"
 #include "emulated/clock.h"
 #include "emulated/entry.h"
+#define __builtin_memcpy memcpy

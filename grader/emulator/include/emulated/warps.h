@@ -8,14 +8,14 @@ unsigned long long to_bits(T value) {
     static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>,
                   "shuffles take values of at most 8 bytes");
     unsigned long long bits = 0;
-    memcpy(&bits, &value, sizeof(T));
+    __builtin_memcpy(&bits, &value, sizeof(T));
     return bits;
 }
 
 template <class T>
 T from_bits(unsigned long long bits) {
     T value;
-    memcpy(&value, &bits, sizeof(T));
+    __builtin_memcpy(&value, &bits, sizeof(T));
     return value;
 }
 
