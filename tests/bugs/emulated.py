@@ -36,33 +36,36 @@ class Bench:
 
     def run(self, file: str, case: Case, order: int = 0) -> Outcome:
         """Launch one kernel of a file with its threads in this order, and wait."""
-        device = self._started()
+        if self._device is None:
+            self._device = self._stack.enter_context(start_device())
+        outcome = None
+        try:
+            outcome = self._launch(self._device, file, case, order)
+        finally:
+            if outcome is None or outcome.error:
+                self.close()
+        return outcome
+
+    def _launch(self, device: DeviceClient, file: str, case: Case, order: int) -> Outcome:
         if file not in self._modules:
             self._modules[file] = device.compile(source_text(file))
+        kernels = self._modules[file]
         device.control("set_mode", order_seed=order)
         device.control("observe", counted=False, checked=True)
-        kernels = self._modules[file]
-        arrays = [argument for argument in case.arguments if isinstance(argument, Array)]
-        pointers = [_allocate(device, array) for array in arrays]
-        for array, pointer in zip(arrays, pointers, strict=True):
+        placed = [(a, _allocate(device, a)) for a in case.arguments if isinstance(a, Array)]
+        for array, pointer in placed:
             if array.place == "freed":
                 device.send("free", ptr=pointer)
+        pointers = [pointer for _, pointer in placed]
         packed = _packed(case, pointers, kernels.answer["kernels"][case.kernel]["arguments"])
         device.launch(kernels.answer["module"], case.kernel, packed, case.grid, case.block, case.shared)
         error = _error(device)
         reports = device.control("observed")["reports"]
-        results = [] if error else [_content(device, array, at) for array, at in zip(arrays, pointers, strict=True)]
-        for array, pointer in zip(arrays, pointers, strict=True):
+        results = [] if error else [_content(device, array, pointer) for array, pointer in placed]
+        for array, pointer in placed:
             if array.place in ("device", "beside"):
                 device.send("free", ptr=pointer)
-        if error:
-            self.close()
         return Outcome(reports, results, error)
-
-    def _started(self) -> DeviceClient:
-        if self._device is None:
-            self._device = self._stack.enter_context(start_device())
-        return self._device
 
 
 def _allocate(device: DeviceClient, array: Array) -> int:
