@@ -116,6 +116,8 @@ class Connection:
             if child.device is not None:
                 with self._controlling():
                     seen.complete(child.device.control.observed())
+        except Failure as failure:
+            raise self._found() or failure from None  # what a kernel did says more than what came of it
         finally:
             if (counted or checked) and self._child is child:
                 self._observe(child)
