@@ -181,21 +181,19 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
     command = [compiler(), *_flags(instrumented), *own_options, *(f"-I{folder}" for folder in include_dirs)]
     if not source.lstrip().startswith("#line"):
         source = f'#line 1 "kernel.cu"\n{source}'
-    try:
-        text, kernels, constants = rewrite(source)
-    except SourceError as error:
-        raise CompileError(str(error), command) from None
-    text = macros + text
-    own_headers = _preprocessed(command, text) if include_dirs or any(o.startswith("-I") for o in options) else ""
-    path = CACHE / f"module-{_key(text, own_headers, *command)}.so"
+    has_headers = bool(include_dirs) or any(option.startswith("-I") for option in own_options)
+    own_headers = _preprocessed(command, macros + source) if has_headers else ""
+    path = CACHE / f"module-{_key(macros, source, own_headers, *command)}.so"
     facts = _known(path)
     cached = facts is not None
     if facts is None:
-        kept = _kept_source(path.with_suffix(""), source) if DEBUG else ()
         try:
+            text, kernels, constants = rewrite(source)
+            text = macros + text
             if not instrumented:
                 lint.check_text(command, [compiler(), *_flags(True), *command[len(_flags(False)) + 1 :]], text)
-            log = _checked(command, kept, text, path, has_calls=not instrumented and not DEBUG)
+            kept = _kept_source(path.with_suffix(""), source) if DEBUG else ()
+            log = _checked([*command, *_read_header(_flags(instrumented)), *kept], text, path, not instrumented)
         except SourceError as error:
             raise CompileError(str(error), command) from None
         name = re.search(r'#\s*line\s+\d+\s+"([^"]*)"', source)
@@ -207,13 +205,13 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
     return Module(path=path, command=command, cached=cached, **facts)
 
 
-def _checked(command: Sequence[str], kept: Sequence[str], text: str, path: Path, *, has_calls: bool) -> str:
+def _checked(command: Sequence[str], text: str, path: Path, is_plain: bool) -> str:
     """Compile a module and look for what kernels must not do; returns what the compiler said besides."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix=f"unfinished-{os.getpid()}-") as folder:
         calls = Path(folder, "calls")
-        dumped = (f"{products.DUMP}={calls}",) if has_calls and "clang" not in _version() else ()
-        log = _compile([*command, *kept, *dumped, "-x", "c++", "-"], text, path)
+        dumped = (f"{products.DUMP}={calls}",) if is_plain and not DEBUG and "clang" not in _version() else ()
+        log = _compile([*command, *dumped, "-x", "c++", "-"], text, path)
         dump = calls.read_text("utf-8", "replace") if dumped else ""
     products.check_calls(dump)
     products.check_object(read_object(path.read_bytes()), dump)
@@ -255,6 +253,17 @@ def _linking(instrumented: bool) -> tuple[str, ...]:
         return (str(runtime_library()), "-Wl,-rpath,@loader_path", "-fno-sanitize-link-runtime")
     hooked = ("-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset",) if instrumented else ()
     return ("-nodefaultlibs", "-Wl,-Bsymbolic", *hooked)
+
+
+def _read_header(flags: Sequence[str]) -> tuple[str, ...]:
+    """Where g++ finds the kit's header as it was read once; with other options of the student's it reads it again."""
+    if "clang" in _version():
+        return ()
+    path = CACHE / f"header-{_key(*flags)}" / "cuda_runtime.h.gch"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _compile([compiler(), *flags, "-c", "-x", "c++-header", str(HEADERS / "cuda_runtime.h")], "", path)
+    return ("-iquote", str(path.parent))
 
 
 def _compiler_options(options: Sequence[str]) -> list[str]:

@@ -26,6 +26,8 @@ extern "C" __global__ void rmsnorm(float* __restrict__ out, const float* __restr
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for folder in toolchain.CACHE.glob("header-*"):  # to read the kit's headers takes as long as several kernels
+        (tmp_path / folder.name).symlink_to(folder)
     monkeypatch.setattr(toolchain, "CACHE", tmp_path)
     return tmp_path
 
@@ -170,6 +172,13 @@ def test_damaged_files_of_the_cache_are_made_anew(suffix: str, cache: Path) -> N
     assert len(path.read_bytes()) == len(whole)
 
 
+def test_options_reach_the_kits_headers_too(cache: Path) -> None:
+    source = 'extern "C" __global__ void f(int* out) { static_assert(__cplusplus > 202000); *out = max(WIDTH, 1); }'
+    assert build(source, "-std=c++20", "-DWIDTH=4").log == ""
+    with pytest.raises(CompileError, match="static assertion failed"):
+        build(source, "-DWIDTH=4")
+
+
 def test_a_changed_header_is_seen(cache: Path, tmp_path: Path) -> None:
     header = tmp_path / "constants.h"
     source = '#include "constants.h"\nextern "C" __global__ void f(int* out) { *out = VALUE; }\n'
@@ -194,7 +203,8 @@ def test_processes_share_a_cache(tmp_path: Path) -> None:
     answers = {process.communicate()[0] for process in processes}
     assert len(answers) == 1
     assert json.loads(answers.pop())[1] > 0
-    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".json", ".so"]
+    assert sorted(path.suffix for path in tmp_path.rglob("*") if path.is_file()) == [".gch", ".json", ".so"]
+    assert not list(tmp_path.glob("unfinished-*"))
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
