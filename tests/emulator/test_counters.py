@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from grader.counters import Counters
+from grader.counters import Counters, Profile, Site
 from tests.emulator.device_client import DeviceClient, start_device
 
 STRIDED = """
@@ -45,6 +45,23 @@ def count(device: DeviceClient, source: str, name: str, *arguments: Any, **launc
     finally:
         device.control("observe", counted=False)
     return Counters(**fields)
+
+
+def profile(device: DeviceClient, source: str, name: str, *arguments: Any, **launch: Any) -> Profile:
+    device.control("observe", counted=True, profiled=True)
+    try:
+        device.compile(source)(name, *arguments, **launch)
+        (fields,) = device.control("observed")["profiles"]
+    finally:
+        device.control("observe", counted=False)
+    return Profile.of_report(fields)
+
+
+def sites(profile: Profile) -> dict[tuple[int, str, str], Site]:
+    """By line, kind and memory; each has one instruction in these tests."""
+    found = {(site.line, site.kind, site.space): site for site in profile.sites}
+    assert len(found) == len(profile.sites)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -155,3 +172,189 @@ def test_launches_are_counted_only_when_asked(device: DeviceClient) -> None:
     report = device.control("observed")
     assert report["kernel_counts"] == []
     assert report["launches"] == {"copy": 1}
+
+
+# By instruction
+
+SHARED = """
+    extern "C" __global__ void f(float* out, int stride) {
+        __shared__ float tile[32 * 33];
+        tile[threadIdx.x] = 0;
+        out[threadIdx.x] = tile[threadIdx.x * stride];
+    }
+    template <class T> __device__ void copy(T* out, int stride) {
+        extern __shared__ float4 dynamic[];
+        T* tile = reinterpret_cast<T*>(dynamic);
+        out[threadIdx.x] = tile[threadIdx.x * stride];
+    }
+    extern "C" __global__ void of_float2(float2* out, int stride) { copy(out, stride); }
+    extern "C" __global__ void of_float4(float4* out, int stride) { copy(out, stride); }"""
+
+
+@pytest.mark.parametrize(
+    ("stride", "conflicts"), [(0, 0), (1, 0), (2, 1), (4, 3), (8, 7), (16, 15), (32, 31), (33, 0), (31, 0)]
+)
+def test_bank_conflicts_of_columns(device: DeviceClient, stride: int, conflicts: int) -> None:
+    """A 32 x 32 tile read by columns is served 31 times more than needed, as on a GPU; padded to 33 it is not."""
+    found = sites(profile(device, SHARED, "f", device.empty(32), stride))
+    load, store = found[5, "load", "shared"], found[4, "store", "shared"]
+    assert (load.requests, load.bytes, load.cost - load.ideal) == (1, 128, conflicts)
+    assert (store.cost, store.ideal) == (1, 1)
+    assert load.worst is not None
+    assert (load.worst.array, load.worst.offsets[:3]) == ("tile", (0, 4 * stride, 8 * stride))
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "stride", "passes", "ideal"),
+    [
+        ("of_float2", 2, 1, 2, 2),  # halves of a warp one after the other
+        ("of_float2", 2, 2, 4, 2),
+        ("of_float4", 4, 1, 4, 4),  # and quarters
+        ("of_float4", 4, 2, 8, 4),
+        ("of_float4", 4, 8, 32, 4),
+    ],
+)
+def test_vectors_are_served_in_parts_of_a_warp(
+    device: DeviceClient, name: str, size: int, stride: int, passes: int, ideal: int
+) -> None:
+    out = device.empty((32, size))
+    found = sites(profile(device, SHARED, name, out, stride, shared=16 * 32 * 8))
+    load = found[10, "load", "shared"]
+    assert (load.cost, load.ideal, load.lanes) == (passes, ideal, 32)
+
+
+def test_lines_are_those_of_the_source(device: DeviceClient) -> None:
+    source = """
+    __device__ float half_of(const float* x) {
+        return *x / 2;
+    }
+    template <int N> __device__ float sum(float v, float* partial) {
+        partial[threadIdx.x] = v;
+        __syncthreads();
+        float s = 0;
+        for (int i = 0; i < N; i++)
+            s += partial[i];
+        return s;
+    }
+    extern "C" __global__ void f(float* out, const float* x, int* n) {
+        __shared__ float partial[64];
+        const float s = sum<64>(half_of(x + threadIdx.x),
+                                partial);
+        if (threadIdx.x % 2 == 0)
+            atomicAdd(n, 1);
+        out[threadIdx.x] = s + __shfl_xor_sync(0xffffffffu, s, 1);
+    }"""
+    out, x, n = device.empty(64), device.array(np.ones(64, np.float32)), device.array(np.zeros(1, np.int32))
+    found = sites(profile(device, source, "f", out, x, n, block=(64,)))
+    assert {key: site.requests for key, site in found.items()} == {
+        (3, "load", "global"): 2,
+        (6, "store", "shared"): 2,
+        (7, "barrier", ""): 2,
+        (10, "load", "shared"): 128,
+        (18, "atomic", "global"): 2,
+        (19, "store", "global"): 2,
+        (19, "shuffle", ""): 2,
+    }
+    atomic, loop = found[18, "atomic", "global"], found[10, "load", "shared"]
+    assert (atomic.lanes, atomic.addresses, atomic.divergent, atomic.cost) == (32, 2, 2, 2)
+    assert (loop.lanes, loop.cost, loop.ideal, loop.divergent) == (64 * 64, 128, 128, 0)
+    assert (out == 64).all()
+    assert n[0] == 32
+
+
+def test_the_worst_request_is_kept(device: DeviceClient) -> None:
+    source = """
+    extern "C" __global__ void f(float* out, const float* x) {
+        float s = 0;
+        for (int stride = 1; stride <= 4; stride++) s += x[threadIdx.x * stride + 3];
+        out[threadIdx.x + blockIdx.x * blockDim.x] = s;
+    }"""
+    out, x = device.empty(96), device.array(np.zeros(200, np.float32))
+    found = profile(device, source, "f", out, x, grid=(2,), block=(48,))
+    assert (found.kernel, found.grid, found.block, found.lost) == ("f", (2, 1, 1), (48, 1, 1), 0)
+    worst = sites(found)[4, "load", "global"].worst
+    assert worst is not None
+    assert (worst.array, worst.element, worst.bytes, worst.warp, worst.cost, worst.ideal) == ("x", 4, 4, 0, 16, 4)
+    assert worst.offsets == tuple(16 * lane + 12 for lane in range(32))
+    assert worst.origin % 32 == 0
+
+
+@pytest.mark.parametrize("order", [0, 1, 7])
+def test_counts_do_not_depend_on_the_order_of_threads(device: DeviceClient, order: int) -> None:
+    """Nor on how long a lane runs: here up to 30,000 accesses between two meetings, each lane a different number."""
+    source = """
+    extern "C" __global__ void f(float* out, const float* x) {
+        float s = 0;
+        for (int i = 0; i < 10000; i++) {
+            s += x[i + threadIdx.x];
+            if (threadIdx.x & 1) s += x[2 * i] + x[3 * i];
+        }
+        out[threadIdx.x] = s;
+    }"""
+    out, x = device.empty(32), device.array(np.zeros(30_000, np.float32))
+    device.control("set_mode", order_seed=order)
+    try:
+        found = profile(device, source, "f", out, x)
+    finally:
+        device.control("set_mode", order_seed=0)
+    loads = [site for site in found.sites if site.kind == "load"]
+    assert sorted((site.requests, site.lanes) for site in loads) == [(10_000, 160_000)] * 2 + [(10_000, 320_000)]
+    whole = next(site for site in loads if site.lanes == 320_000)
+    assert whole.cost == sum((i + 31) // 8 - i // 8 + 1 for i in range(10_000))
+    assert sum(site.cost for site in loads) == whole.cost + 20_000
+
+
+def test_two_million_accesses_of_a_lane_are_exact(device: DeviceClient) -> None:
+    source = """
+    extern "C" __global__ void f(float* out, const float* x, int n) {
+        float s = 0;
+        for (int i = 0; i < n; i++) s += x[2 * (i & 1023) + threadIdx.x];
+        out[threadIdx.x] = s;
+    }"""
+    out, x = device.empty(2), device.array(np.ones(2048, np.float32))
+    counters = count(device, source, "f", out, x, 1 << 21, block=(2,))
+    assert counters.load_sectors == counters.ideal_load_sectors == 1 << 21
+    assert (counters.max_thread_accesses, counters.load_bytes) == ((1 << 21) + 1, 1 << 24)
+
+
+def test_lanes_that_part_for_good_are_counted_in_bounded_memory(device: DeviceClient) -> None:
+    source = """
+    extern "C" __global__ void f(float* out, const float* x, int n) {
+        float s = 0;
+        if (threadIdx.x == 0)
+            for (int i = 0; i < n; i++) s += x[i & 7];
+        else
+            for (int i = 0; i < n; i++) s += x[i & 7] * x[8 + (i & 7)];
+        out[threadIdx.x] = s;
+    }"""
+    out, x = device.empty(32), device.array(np.ones(16, np.float32))
+    found = sites_of_lines(profile(device, source, "f", out, x, 50_000))
+    assert found[5] == (50_000, 50_000)
+    assert found[7] == (100_000, 31 * 100_000)
+
+
+def sites_of_lines(profile: Profile) -> dict[int, tuple[int, int]]:
+    """Requests and lanes of each line."""
+    lines = {site.line for site in profile.sites}
+    at = {line: [site for site in profile.sites if site.line == line] for line in lines}
+    return {line: (sum(s.requests for s in of), sum(s.lanes for s in of)) for line, of in at.items()}
+
+
+def test_launches_are_profiled_only_when_asked(device: DeviceClient) -> None:
+    device.control("observe", counted=True)
+    device.compile(STRIDED)("copy", device.empty(32), device.array(np.zeros(32, np.float32)), 1, 0)
+    assert device.control("observed")["profiles"] == []
+    device.control("observe", counted=False)
+
+
+def test_the_launch_of_a_kernel_that_moves_the_most_is_profiled(device: DeviceClient) -> None:
+    kernels = device.compile(STRIDED)
+    out, x = device.empty(64), device.array(np.zeros(64 * 2, np.float32))
+    device.control("observe", counted=True, profiled=True)
+    for grid, stride in ((1, 1), (2, 2), (2, 1)):
+        kernels("copy", out, x, stride, 0, grid=(grid,))
+    report = device.control("observed")
+    device.control("observe", counted=False)
+    assert len(report["kernel_counts"]) == 3
+    (found,) = map(Profile.of_report, report["profiles"])
+    assert {site.kind: site.cost for site in found.sites} == {"load": 16, "store": 8}

@@ -146,20 +146,25 @@ void Recorder::end_requests(unsigned warp) {
     log.active = 0;
 }
 
-// A request is complete once the lanes that are ahead have all passed it: lanes that wait for another reason meet them
-// before they go on. Where lanes went so different ways that this leaves no room, what there is counts as complete.
+// A request is complete once those of the lanes ahead that come to its site at all have passed it: lanes that wait for
+// another reason meet them before they go on. Where this leaves a lane no room, all that there is counts as complete.
 void Recorder::end_common_requests(unsigned warp, unsigned lanes_ahead) {
     WarpLog& log = logs_[warp];
     for (unsigned site : log.touched) {
+        const SiteLog& at = log.sites[site];
         size_t complete = SIZE_MAX;
-        for (unsigned lanes = lanes_ahead; lanes != 0; lanes &= lanes - 1) {
-            complete = std::min(complete, log.sites[site].accesses[__builtin_ctz(lanes)].size());
+        for (unsigned lanes = lanes_ahead & at.lanes; lanes != 0; lanes &= lanes - 1) {
+            complete = std::min(complete, at.accesses[__builtin_ctz(lanes)].size());
         }
-        if (complete > 0) take(warp, site, complete);
+        if (complete != SIZE_MAX) take(warp, site, complete);
     }
     const auto is_done = [&](unsigned site) { return log.sites[site].lanes == 0; };
     log.touched.erase(std::remove_if(log.touched.begin(), log.touched.end(), is_done), log.touched.end());
-    if (*std::max_element(log.lengths, log.lengths + WARP) > MAX_LOG / 8 * 7) end_requests(warp);
+    unsigned longest = 0;
+    for (unsigned lanes = lanes_ahead; lanes != 0; lanes &= lanes - 1) {
+        longest = std::max(longest, log.lengths[__builtin_ctz(lanes)]);
+    }
+    if (longest > MAX_LOG / 8 * 7) end_requests(warp);
 }
 
 // Counts the first so many requests at a site and forgets them.
