@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from math import ceil, prod
 
 from grader.counters import Profile, Site, WarpRequest
@@ -65,7 +65,7 @@ def totals(profile: Profile, sites: Iterable[Site]) -> Totals:
         atomics=kinds["atomic"],
         barriers=kinds["barrier"] / num_warps(profile),
         shuffles=kinds["shuffle"] / num_warps(profile),
-        divergent=sum(site.divergent for site in sites),
+        divergent=sum(site.divergent for site in (*in_global, *in_shared)),
     )
 
 
@@ -85,7 +85,7 @@ def advice(profile: Profile) -> list[str]:
     found = [*_global_advice(profile, whole), *_shared_advice(profile, whole), *_atomic_advice(profile)]
     if found or not profile.sites:
         return found
-    return ["No line moves more sectors than its bytes need, and no two lanes wait for the same bank."]
+    return ["Little is wasted here: no line moves many more sectors than its bytes need, or waits much for banks."]
 
 
 def uncoalesced(sites: Iterable[Site]) -> str:
@@ -133,6 +133,9 @@ def _global_sentence(site: Site) -> str:
     if step is None:
         why = f"the addresses that the threads of a warp {verb} are scattered"
         remedy = "let neighbouring threads (threadIdx.x) take neighbouring elements"
+    elif abs(step) == site.worst.bytes and (pieces := _pieces(site.worst)) > 1:
+        why = f"what the threads of a warp {verb} lies in {pieces} pieces"
+        remedy = "let neighbouring threads take neighbouring elements"
     elif abs(step) == site.worst.bytes:
         why = f"what the threads of a warp {verb} begins in the middle of a sector"
         remedy = f"let each warp begin at a multiple of {SECTOR} bytes"
@@ -172,10 +175,16 @@ def each(count: int, site: Site) -> str:
     return f"{count / site.requests:.3g}"
 
 
+def _pieces(request: WarpRequest) -> int:
+    """In how many places the bytes of a request lie, taken in the order of the lanes."""
+    begins = [offset for offset in request.offsets if offset is not None]
+    return 1 + sum(abs(after - before) != request.bytes for before, after in pairwise(begins))
+
+
 def lane_step(request: WarpRequest) -> int | None:
     """Bytes from one lane's address to the next one's, where most neighbours agree; None where they do not."""
-    pairs = zip(request.offsets, request.offsets[1:], strict=False)
-    steps = Counter(after - before for before, after in pairs if before is not None and after is not None)
+    neighbours = pairwise(request.offsets)
+    steps = Counter(after - before for before, after in neighbours if before is not None and after is not None)
     if not steps:
         return None
     step, times = steps.most_common(1)[0]

@@ -23,10 +23,10 @@ def kernel_table(profile: Profile, case: str, source: Sequence[str]) -> Iterator
     yield Text.assemble("\n", (profile.kernel, "bold"), clean_line(case, 300).removeprefix(profile.kernel))
     whole = totals(profile, profile.sites)
     rows = [(number, _row(totals(profile, sites))) for number, sites in by_line(profile.sites).items()]
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True)
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False, show_footer=True)
     table.add_column("Line", justify="right", style="dim", no_wrap=True, min_width=4)
     table.add_column("Source", "Total", overflow="ellipsis")  # which alone gives way
-    for i, (title, total) in enumerate(zip(COLUMNS, _row(whole), strict=True)):
+    for i, (title, total) in enumerate(zip(COLUMNS, (*_row(whole)[:-1], Text("")), strict=True)):
         width = max(len(title), len(total), *(len(row[i]) for _, row in rows))
         table.add_column(title, total, justify="left" if title == "Also" else "right", no_wrap=True, min_width=width)
     for number, row in rows:
@@ -59,11 +59,12 @@ def grade(efficiency: float) -> str:
 
 def extras(sums: Totals) -> str:
     """What else happens in a line: barriers and shuffles of each warp, atomics, requests of a part of the lanes."""
+    requests = sums.requests + sums.shared
     told = [
         f"barrier × {sums.barriers:.3g}" if sums.barriers else "",
         f"shuffle × {sums.shuffles:.3g}" if sums.shuffles else "",
         f"atomic × {sums.atomics:,}" if sums.atomics else "",
-        f"divergent × {sums.divergent:,}" if sums.divergent else "",
+        f"{sums.divergent / requests:.0%} divergent" if sums.divergent and requests else "",
     ]
     return ", ".join(filter(None, told))
 
