@@ -127,7 +127,8 @@ def _version() -> str:
 def _machine_flags() -> tuple[str, ...]:
     """Instructions of every x86 processor of the last ten years, unless this one lacks them; no guards of jumps."""
     if platform.machine() not in ("x86_64", "AMD64"):
-        return ("-mbranch-protection=none", "-ffixed-x18")  # a switch of fibers keeps no x18
+        # A switch of fibers keeps no x18; functions for atomics would come from a library.
+        return ("-mbranch-protection=none", "-ffixed-x18", "-mno-outline-atomics")
     try:
         known = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
     except OSError:
