@@ -35,13 +35,13 @@ PLANTED = [
         says=["shared warp_sums[", "with no barrier in between: put __syncthreads() between the two"],
     ),
     Planted(
-        check="s06.1",
+        check="s02.2",
         verdict="OUT_OF_BOUNDS",
-        file="matmul.cu",
-        find="if (m >= M || n >= N) {",
-        replace="if (n >= N) {",
-        lines=["sum += __bfloat162float(x_row[k])"],
-        says=["reads x[", "past its end: x has", "Compare the index with the size before you use it."],
+        file="residual_add.cu",
+        find="if (i < num_elements) {",
+        replace="{",
+        lines=["x[i] = __float2bfloat16("],
+        says=["just past its end: ", " elements. Compare the index with the size before you use it."],
     ),
     Planted(
         check="s06.2",
@@ -67,7 +67,7 @@ PLANTED = [
 
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The kernels of a submission with all the bugs: each is in a kernel of its own."""
+    """The kernels of a submission with all the bugs, each in a stage of its own: of others the summary tells less."""
     submission = tmp_path_factory.mktemp("planted") / "submission"
     shutil.copytree(KIT / "solutions", submission)
     folder = submission / "engine" / "kernels"
