@@ -9,6 +9,7 @@ CODE = ".text"
 THREAD_LOCAL = "thread local"
 """The section of thread-local variables; their address is the offset in the block that each thread has of them."""
 _ELF_SYMBOLS, _ELF_IS_LOADED, _ELF_IS_THREAD_LOCAL = 2, 0x2, 0x400
+_ELF_KINDS = (1, 2, 6)  # of symbols: variable, function, thread-local variable
 _SEGMENT, _SYMBOLS = 0x19, 2  # load commands
 _MACH_O_THREAD_LOCAL = (0x11, 0x12)  # types of sections: with content, and zeros
 _STAB, _IN_SECTION = 0xE0, 0x0E
@@ -46,10 +47,10 @@ def _read_elf(content: bytes) -> ObjectFile:
     for _, kind, _, _, begin, size, link, *_ in headers:
         if kind != _ELF_SYMBOLS:
             continue
-        for name, _, _, section, address, bytes in struct.iter_unpack("<IBBHQQ", content[begin : begin + size]):
+        for name, info, _, section, address, bytes in struct.iter_unpack("<IBBHQQ", content[begin : begin + size]):
             if section == 0:
                 undefined.add(_text(content, headers[link][4] + name).partition("@")[0])
-            if 0 < section < count:
+            if 0 < section < count and info & 0xF in _ELF_KINDS:
                 where = THREAD_LOCAL if headers[section][2] & _ELF_IS_THREAD_LOCAL else names[section]
                 symbols.append(Symbol(_text(content, headers[link][4] + name), where, address, bytes))
     loaded = {names[i]: (header[3], header[5]) for i, header in enumerate(headers) if header[2] & _ELF_IS_LOADED}

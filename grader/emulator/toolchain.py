@@ -337,7 +337,7 @@ def _symbols(path: Path, kernels: Sequence[str], constants: Sequence[str]) -> di
     A shared variable of a function that is no kernel counts for every kernel, since any may call it.
     """
     sections, symbols, _ = read_object(path.read_bytes())
-    thread_local = {symbol.name: symbol for symbol in symbols if symbol.section == THREAD_LOCAL}
+    thread_local = {symbol.name: symbol for symbol in symbols if symbol.section == THREAD_LOCAL and symbol.size}
     anchor = next((symbol.address for name, symbol in thread_local.items() if "pagedlab_shared_anchor" in name), 0)
     shared = {name: symbol for name, symbol in thread_local.items() if "pagedlab_shared_anchor" not in name}
     owners = {name: next((k for k in kernels if re.match(rf"_Z+{len(k)}{k}E", name)), None) for name in shared}
