@@ -210,8 +210,9 @@ def _normal(tokens: Sequence[Token]) -> list[Token]:
     kept: list[Token] = []
     for token in tokens:
         kept += [token] if token.text != "noinline" else []
-        if [token.text for token in kept[-6:]] == ["__attribute__", "(", "(", "flatten", ")", ")"]:
-            del kept[-6:]
+        for empty in (["__attribute__", "(", "(", "flatten", ")", ")"], ["__attribute__", "(", "(", ")", ")"]):
+            if [token.text for token in kept[-len(empty) :]] == empty:
+                del kept[-len(empty) :]
     return kept
 
 
@@ -318,4 +319,4 @@ def _words(tokens: Sequence[Token], begin: int, count: int) -> str:
 def _own_macros() -> set[str]:
     """The macros of the kit's headers on which builds rely."""
     text = "".join(path.read_text("utf-8") for path in HEADERS.rglob("*") if path.is_file())
-    return {name for name in re.findall(r"#\s*define\s+(\w+)", text) if name.startswith("__")} | {"noinline"}
+    return {name for name in re.findall(r"#\s*define\s+(\w+)", text) if name.startswith("__")} | {"noinline", "flatten"}
