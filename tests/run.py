@@ -60,7 +60,7 @@ SUITES = (
     Suite("references", 300, ("tests/references/test_transformers.py",), slow=True),
     Suite("all seeds", 1200, ALL_SEEDS, True, {"PAGEDLAB_ALL": "1"}),
     Suite("calibration", 600, ("tests/kit/test_calibration.py",), slow=True),
-    Suite("gpu report", 5, ("tests/gpu/test_agreement.py",), slow=True),
+    Suite("gpu report", 5, ("tests/gpu",), slow=True),
 )
 
 

@@ -42,7 +42,7 @@ FITTING = {
     "BARRIER_DIVERGENCE": "synccheck",
 }
 PARALLEL = 12
-HUNG_SECONDS = 15.0
+HUNG_SECONDS = 20.0
 ALL_SECONDS = 220.0
 """Tools that do not fit a bug's kind are not run any more after this time."""
 
@@ -160,7 +160,9 @@ def emulated() -> dict[str, list[Finding]]:
             results[bug.id] = [
                 {
                     "verdict": report["verdict"],
-                    "lines": [place["line"] for place in (report["access"], report["other"]) if place],
+                    "lines": [
+                        place["line"] for place in (report["access"], report["other"]) if place and place["line"]
+                    ],
                     "address": report["address"],
                     "message": report["message"],
                 }
