@@ -98,13 +98,13 @@ def check_text(plain: Sequence[str], instrumented: Sequence[str], text: str) -> 
             lambda command: _preprocessed(command, text), (plain, instrumented)
         )
     folders = [Path(part[2:]).resolve() for part in plain if part.startswith("-I")]
+    program = _scan(output, folders)
     if log:
         timed = re.search(r'^(.+:\d+):\d+: error: macro "(\w+)" might prevent', log, re.MULTILINE)
         raise SourceError(f"{timed[1]}: error: {timed[2]} differs from one compilation to the next\n" if timed else log)
     if other_log:
         where = re.search(r"^(.+:\d+):\d+: (?:fatal )?error:", other_log, re.MULTILINE)
         raise SourceError(f"{where[1] if where else 'kernel.cu'}: error: {_SAME}\n")
-    program = _scan(output, folders)
     _compare(program.own, _scan(other, folders).own)
     for i in range(len(program.own)):
         _check_token(program.own, i)
@@ -123,16 +123,14 @@ def _preprocessed(command: Sequence[str], text: str) -> tuple[str, str]:
         capture_output=True,
         env={**os.environ, "LC_ALL": "C"},
     )
-    return result.stdout.decode("utf-8", "replace"), result.stderr.decode(
-        "utf-8", "replace"
-    ) if result.returncode else ""
+    log = result.stderr if result.returncode else b""
+    return result.stdout.decode("utf-8", "replace"), log.decode("utf-8", "replace")
 
 
 def _scan(output: str, folders: Sequence[Path]) -> Preprocessed:
     """The student's tokens, and what foreign headers gave, by the compiler's marks of where a file begins and ends."""
     own: list[Token] = []
     foreign: list[Foreign] = []
-    places: list[tuple[str, int]] = []  # in the files that include the one that is read
     file, line, position = "kernel.cu", 1, 0
     while position < len(output):
         match = _TOKEN.match(output, position)
@@ -145,29 +143,12 @@ def _scan(output: str, folders: Sequence[Path]) -> Preprocessed:
             line += match[0].count("\n")
             continue
         flags = marker[3].split()
+        include = own[-1] if own else Token("", "directive", file, line)
         if "1" in flags and _is_foreign(marker[2], flags):
-            include = own[-1] if own else Token("", "directive", file, line)
-            end = _end_of_file(output, position)
-            foreign.append(Foreign(include, _text_lines(output[position : end.start()])))
-            refused = next(
-                (m[2] for m in _MARKER.finditer(output, marker.start(), end.start()) if _HOST_HEADERS.search(m[2])),
-                None,
-            )
-            if own and refused:
-                raise _error(
-                    include,
-                    f"{refused.rpartition('/')[2]}, which this includes, is for programs of the host: {ONLY_DEVICE}",
-                )
-            position, marker = end.end(), end
+            position, marker = _end_of_file(output, match.start())
+            foreign.append(_foreign_text(output[match.start() : position], include, is_own=bool(own)))
         elif "1" in flags:
-            if not any(Path(marker[2]).resolve().is_relative_to(folder) for folder in folders):
-                raise _error(
-                    own[-1], "a kernel can include CUDA's and C++'s headers, and files in the folders of include_dirs"
-                )
-            _check_directives(Path(marker[2]).read_text("utf-8", "replace"), marker[2])
-            places.append((file, line))
-        elif "2" in flags and places:
-            places.pop()
+            _check_own_header(Path(marker[2]), folders, include)
         file, line = marker[2], int(marker[1]) - 1
     return Preprocessed(own, foreign)
 
@@ -177,18 +158,30 @@ def _is_foreign(name: str, flags: Sequence[str]) -> bool:
     return "3" in flags or name.startswith("<") or Path(name).resolve().is_relative_to(HEADERS)
 
 
-def _end_of_file(output: str, position: int) -> "re.Match[str]":
-    """The mark at which the file ends that begins at `position`."""
-    depth = 1
-    for marker in _MARKER.finditer(output, position):
+def _end_of_file(output: str, begin: int) -> tuple[int, "re.Match[str]"]:
+    """The mark at which the file ends that begins with a mark; the end of all when an error ended the output."""
+    depth = 0
+    for marker in _MARKER.finditer(output, begin):
         depth += ("1" in marker[3].split()) - ("2" in marker[3].split())
         if depth == 0:
-            return marker
-    raise SourceError("kernel.cu:1: error: an included file does not end\n")
+            return marker.end(), marker
+    return len(output), marker
 
 
-def _text_lines(output: str) -> list[str]:
-    return [line for line in output.splitlines() if line.strip() and (line[0] != "#" or line.startswith("#pragma"))]
+def _foreign_text(output: str, include: Token, *, is_own: bool) -> Foreign:
+    """What a foreign header gave; `is_own`: the student includes it, not the kit."""
+    for marker in _MARKER.finditer(output) if is_own else ():
+        if _HOST_HEADERS.search(marker[2]):
+            name = marker[2].rpartition("/")[2]
+            raise _error(include, f"{name}, which this includes, is for programs of the host: {ONLY_DEVICE}")
+    lines = [line for line in output.splitlines() if line.strip()]
+    return Foreign(include, [line for line in lines if line[0] != "#" or line.startswith("#pragma")])
+
+
+def _check_own_header(path: Path, folders: Sequence[Path], include: Token) -> None:
+    if "]" in str(path) or not any(path.resolve().is_relative_to(folder) for folder in folders):
+        raise _error(include, "a kernel can include CUDA's and C++'s headers, and files in the folders of include_dirs")
+    _check_directives(path.read_text("utf-8", "replace"), str(path))
 
 
 def _error(token: Token, message: str) -> SourceError:
@@ -202,7 +195,7 @@ def _compare(plain: Sequence[Token], instrumented: Sequence[Token]) -> None:
     first, second = _normal(plain), _normal(instrumented)
     for a, b in itertools.zip_longest(first, second):
         if a is None or b is None or a.text != b.text:
-            raise _error(a or b, _SAME)
+            raise _error(min(filter(None, (a, b)), key=lambda token: token.line), _SAME)
 
 
 def _normal(tokens: Sequence[Token]) -> list[Token]:
@@ -274,8 +267,8 @@ def _check_directive(token: Token) -> None:
     if changed and (changed[1] in _own_macros() or _RESERVED.match(changed[1])):
         raise _error(token, f"{changed[1]} belongs to CUDA: give your macro another name")
     if not changed and not re.match(r"#\s*include\b", token.text) and not _PRAGMAS.match(token.text):
-        words = " ".join(token.text.split()[:3])
-        raise _error(token, f"{words} changes how the compiler works and means nothing to nvcc: remove it")
+        words = " ".join(re.findall(r"\w+", token.text)[:3])
+        raise _error(token, f"#{words} changes how the compiler works and means nothing to nvcc: remove it")
 
 
 def _check_name(tokens: Sequence[Token], i: int) -> None:

@@ -1,0 +1,169 @@
+"""Kernels that would fool the counters and checks are refused; what courses write is not."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grader.emulator import lint, toolchain
+from grader.emulator.toolchain import CompileError, compile_module
+
+KERNEL = 'extern "C" __global__ void f(float* x, int n)'
+EVASIONS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("evasions.toml").read_text("utf-8"))
+
+ACCEPTED = {
+    "templates, lambdas and constexpr": """
+        #include <type_traits>
+        template <class T, int N, class F> __device__ T folded(const T (&values)[N], F change) {
+            T sum = 0;
+            if constexpr (std::is_floating_point_v<T>) {
+                #pragma unroll 4
+                for (int i = 0; i < N; i++) sum += change(values[i]);
+            }
+            return sum;
+        }
+        KERNEL {
+            const float four[4] = {x[0], x[1], x[2], x[3]};
+            x[n] = folded(four, [=] __device__(float v) { return v * n; });
+        }""",
+    "functions as template arguments": """
+        __device__ float halved(float v) { return v / 2; }
+        template <float (*Change)(float)> __device__ void change(float* x) { *x = Change(*x); }
+        template <class F> __device__ __forceinline__ float called(F function, float v) { return function(v); }
+        KERNEL { change<halved>(x); change<expf>(x + 1); x[2] = called(halved, x[2]) + called(sqrtf, x[3]); }""",
+    "C++'s headers": """
+        #include <algorithm>
+        #include <array>
+        #include <cassert>
+        #include <cfloat>
+        #include <climits>
+        #include <cmath>
+        #include <cstdint>
+        #include <cstdio>
+        #include <cstring>
+        #include <functional>
+        #include <limits>
+        #include <stdlib.h>
+        #include <string>
+        #include <tuple>
+        #include <vector>
+        KERNEL {
+            assert(n > 0 && "a message");
+            std::array<float, 2> pair = {std::numeric_limits<float>::infinity(), -FLT_MAX};
+            const uint32_t bits = std::min<uint32_t>(n, INT_MAX);
+            if (threadIdx.x == 0) printf("%d %f\\n", n, std::pow(x[0], 2.0f));
+            memcpy(x, x + 1, 12);
+            std::memset(x + 4, 0, 24);
+            x[bits] = pair[0] + std::abs(std::tanh(x[1])) + INFINITY + NAN;
+        }""",
+    "CUDA's headers, groups and small floats": """
+        #include <cooperative_groups.h>
+        #include <cooperative_groups/reduce.h>
+        #include <cuda_bf16.h>
+        #include <cuda_fp16.h>
+        namespace cg = cooperative_groups;
+        KERNEL {
+            auto warp = cg::tiled_partition<32>(cg::this_thread_block());
+            const float sum = cg::reduce(warp, x[threadIdx.x], cg::plus<float>());
+            if (warp.thread_rank() == 0) x[0] = __bfloat162float(__float2bfloat16(sum)) + __half2float(__float2half(sum));
+        }""",
+    "attributes and pragmas of CUDA": """
+        #pragma nv_diag_suppress 177
+        #pragma GCC diagnostic ignored "-Wunused-variable"
+        struct __align__(16) Row { float values[4]; };
+        struct __attribute__((packed, aligned(4))) Packed { char tag; float value; };
+        [[maybe_unused]] static __device__ __noinline__ float far(float v) { return v + 1; }
+        __attribute__((noinline)) __device__ float farther(float v) { return far(v) + 1; }
+        [[nodiscard]] __device__ __forceinline__ float near(float v) { return v * 2; }
+        extern "C" __global__ void __launch_bounds__(128, 2) g(const float* __restrict__ in, float* __restrict__ out) {
+            #pragma unroll
+            for (int i = 0; i < 4; i++) out[i] = farther(near(__ldg(in + i)));
+            if (__builtin_expect(in[5] > 0, 1)) reinterpret_cast<Row*>(out)[2] = reinterpret_cast<const Row*>(in)[3];
+        }
+        KERNEL { *x = n; }""",
+    "memories of the device": """
+        __device__ int counter;
+        __constant__ float weights[2];
+        __device__ const float fixed[2] = {1, 2};
+        static const float table[] = {3, 4};
+        constexpr float more[] = {5, 6};
+        KERNEL {
+            extern __shared__ float dynamic[];
+            __shared__ float kept[32];
+            kept[threadIdx.x] = weights[n] + fixed[n] + table[n] + more[n];
+            __syncthreads();
+            dynamic[threadIdx.x] = kept[31 - threadIdx.x];
+            atomicAdd(&counter, 1);
+            atomicMax((int*)x, n);
+            x[n] = dynamic[n] + counter + clock64();
+        }""",
+    "own macros": """
+        #ifndef __OWN_CUH__
+        #define __OWN_CUH__
+        #define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
+        #define FETCH4(address) (reinterpret_cast<float4*>(&(address))[0])
+        #define SAY(words) _Pragma(#words)
+        #ifndef M_PI
+        #define M_PI 3.14
+        #endif
+        #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        #define FULL_MASK 0xffffffff
+        #endif
+        KERNEL {
+            SAY(unroll 2)
+            for (int i = 0; i < CEIL_DIV(n, 4); i++) FETCH4(x[4 * i]) = make_float4(M_PI, 1, 2, 3);
+            x[0] += __shfl_xor_sync(FULL_MASK, x[0], 1);
+        }
+        #endif""",
+    "recursion and a choice with switch": """
+        __device__ int power(int base, int n) { return n == 0 ? 1 : base * power(base, n - 1); }
+        KERNEL {
+            switch (n) {
+                case 0: x[0] = 1; break;
+                case 1: x[1] = power(3, n); break;
+                case 2: x[2] = 7; break;
+                case 3: x[n] = 9; break;
+                case 4: x[5] = 2; break;
+                default: __trap();
+            }
+        }""",
+}  # fmt: skip
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for folder in toolchain.CACHE.glob("header-*"):  # to read the kit's headers takes as long as several kernels
+        (tmp_path / folder.name).symlink_to(folder)
+    monkeypatch.setattr(toolchain, "CACHE", tmp_path)
+    return tmp_path
+
+
+def compiled(source: str, *options: str, folders: tuple[Path, ...] = (), instrumented: bool = False) -> str:
+    """What the compiler says of a source; raises CompileError."""
+    text = '#line 1 "f.cu"\n' + source.replace("KERNEL", KERNEL)
+    module = compile_module(text, options, [str(folder) for folder in folders], instrumented=instrumented)
+    return module.log
+
+
+def refusal(source: str, *options: str, folders: tuple[Path, ...] = ()) -> str:
+    with pytest.raises(CompileError) as caught:
+        compiled(source, *options, folders=folders)
+    return caught.value.log
+
+
+@pytest.mark.parametrize("name", EVASIONS)
+def test_evasions_are_refused_with_their_line(name: str, cache: Path) -> None:
+    evasion = EVASIONS[name]
+    log = refusal(evasion["source"], *evasion.get("options", ()))
+    assert evasion["says"] in log
+    lines = [number for number, line in enumerate(evasion["source"].split("\n"), 1) if line.endswith("// here")]
+    if lines:
+        assert f"f.cu:{lines[0]}:" in log
+    assert "Traceback" not in log
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_what_courses_write_is_accepted(name: str, cache: Path) -> None:
+    for instrumented in (False, True):
+        assert compiled(ACCEPTED[name], instrumented=instrumented) == ""
