@@ -1,84 +1,40 @@
-"""How fast the emulator is on this machine: `python -m tests.benchmarks.emulator`.
+"""How fast the emulator is on this machine, beside its goals: `python -m tests.benchmarks.emulator`.
 
-Every figure stands beside a plain C++ loop that computes the same in the same run, since only ratios mean anything
-elsewhere. Kernels run on one core; processor time is measured, the best of several runs counts.
+The kernels are those of solutions/, on one core. Each figure stands beside a plain C++ loop that computes the same in
+the same run, since only ratios mean anything elsewhere. Processor time is measured, the best of several runs counts.
 """
 
 import ctypes
+import importlib.util
 import os
+import resource
+import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
-from grader.emulator.arena import Arena
-from grader.emulator.native import Gemm, Launch, LoadedModule, Runtime
+from grader import KIT
+from grader.emulator.device import Device
+from grader.emulator.native import LoadedModule
 from grader.emulator.toolchain import compile_module, compiler
 
 RUNS = 7
 ARENA_BYTES = 64 << 30
-
-KERNELS = r"""
-#include <cuda_bf16.h>
-extern "C" __global__ void rmsnorm_tree(__nv_bfloat16* out, const __nv_bfloat16* x, const __nv_bfloat16* weight,
-                                        int width, float eps) {
-    extern __shared__ float partial[];
-    float sum = 0;
-    for (int i = threadIdx.x; i < width; i += blockDim.x) {
-        const float value = __bfloat162float(x[blockIdx.x * width + i]);
-        sum += value * value;
-    }
-    partial[threadIdx.x] = sum;
-    for (int half = blockDim.x / 2; half > 0; half /= 2) {
-        __syncthreads();
-        if (threadIdx.x < half) partial[threadIdx.x] += partial[threadIdx.x + half];
-    }
-    __syncthreads();
-    const float scale = rsqrtf(partial[0] / width + eps);
-    for (int i = threadIdx.x; i < width; i += blockDim.x) {
-        const int at = blockIdx.x * width + i;
-        out[at] = __float2bfloat16(__bfloat162float(x[at]) * scale * __bfloat162float(weight[i]));
-    }
-}
-extern "C" __global__ void rmsnorm_warps(__nv_bfloat16* out, const __nv_bfloat16* x, const __nv_bfloat16* weight,
-                                         int width, float eps) {
-    __shared__ float sums[32];
-    float sum = 0;
-    for (int i = threadIdx.x; i < width; i += blockDim.x) {
-        const float value = __bfloat162float(x[blockIdx.x * width + i]);
-        sum += value * value;
-    }
-    for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-    __syncthreads();
-    float total = 0;
-    for (int w = 0; w < blockDim.x / 32; w++) total += sums[w];
-    const float scale = rsqrtf(total / width + eps);
-    for (int i = threadIdx.x; i < width; i += blockDim.x) {
-        const int at = blockIdx.x * width + i;
-        out[at] = __float2bfloat16(__bfloat162float(x[at]) * scale * __bfloat162float(weight[i]));
-    }
-}
-extern "C" __global__ void tiled(float* out, const float* a, const float* b, int n) {
-    __shared__ float a_tile[16][16], b_tile[16][16];
-    const int x = threadIdx.x, y = threadIdx.y, row = blockIdx.y * 16 + y, column = blockIdx.x * 16 + x;
-    float sum = 0;
-    for (int k = 0; k < n; k += 16) {
-        a_tile[y][x] = a[row * n + k + x];
-        b_tile[y][x] = b[(k + y) * n + column];
-        __syncthreads();
-        for (int i = 0; i < 16; i++) sum += a_tile[y][i] * b_tile[i][x];
-        __syncthreads();
-    }
-    out[row * n + column] = sum;
-}
-"""
+KERNELS = KIT / "solutions" / "engine" / "kernels"
+MOST_CHECKED = 6  # times the time of the same launch without checks
+LEAST_SIMULATOR = 2000  # times the emulator's time per element
+MOST_COMPILE, MOST_RELOAD = 0.7, 0.020  # seconds
 
 PLAIN = r"""
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -93,6 +49,9 @@ static uint16_t rounded(float value) {
     memcpy(&bits, &value, 4);
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 }
+extern "C" void vector_add(float* out, const float* x, const float* y, int n) {
+    for (int i = 0; i < n; i++) out[i] = x[i] + y[i];
+}
 extern "C" void rmsnorm(uint16_t* out, const uint16_t* x, const uint16_t* weight, int rows, int width, float eps) {
     for (int row = 0; row < rows; row++, x += width, out += width) {
         float sum = 0;
@@ -101,12 +60,47 @@ extern "C" void rmsnorm(uint16_t* out, const uint16_t* x, const uint16_t* weight
         for (int i = 0; i < width; i++) out[i] = rounded(widened(x[i]) * scale * widened(weight[i]));
     }
 }
-extern "C" void product(float* out, const float* a, const float* b, int n) {
-    for (int row = 0; row < n; row++) {
-        for (int column = 0; column < n; column++) {
+extern "C" void softmax(float* out, const float* x, int rows, int width) {
+    for (int row = 0; row < rows; row++, x += width, out += width) {
+        float sum = 0;
+        const float maximum = *std::max_element(x, x + width);
+        for (int i = 0; i < width; i++) sum += expf(x[i] - maximum);
+        for (int i = 0; i < width; i++) out[i] = expf(x[i] - maximum) / sum;
+    }
+}
+extern "C" void matmul(uint16_t* out, const uint16_t* x, const uint16_t* w, int rows, int columns, int depth) {
+    for (int m = 0; m < rows; m++) {
+        for (int n = 0; n < columns; n++) {
             float sum = 0;
-            for (int k = 0; k < n; k++) sum += a[row * n + k] * b[k * n + column];
-            out[row * n + column] = sum;
+            for (int k = 0; k < depth; k++) sum += widened(x[m * depth + k]) * widened(w[n * depth + k]);
+            out[m * columns + n] = rounded(sum);
+        }
+    }
+}
+extern "C" void paged_attention(uint16_t* out, const uint16_t* q, const uint16_t* keys, const uint16_t* values,
+                                const int* tables, const int* lengths, int sequences, int table_width, int block_size,
+                                int heads, int kv_heads, int dim, float scale) {
+    static float weights[1 << 16], sums[1 << 10];
+    for (int b = 0; b < sequences; b++, tables += table_width) {
+        for (int h = 0; h < heads; h++, q += dim, out += dim) {
+            const auto begin = [&](int j) {
+                return (long(tables[j / block_size] * block_size + j % block_size) * kv_heads +
+                        h / (heads / kv_heads)) * dim;
+            };
+            float total = 0;
+            for (int j = 0; j < lengths[b]; j++) {
+                float dot = 0;
+                for (int d = 0; d < dim; d++) dot += widened(q[d]) * widened(keys[begin(j) + d]);
+                weights[j] = dot * scale;
+            }
+            const float maximum = *std::max_element(weights, weights + lengths[b]);
+            std::fill(sums, sums + dim, 0.0f);
+            for (int j = 0; j < lengths[b]; j++) {
+                const float weight = expf(weights[j] - maximum);
+                total += weight;
+                for (int d = 0; d < dim; d++) sums[d] += weight * widened(values[begin(j) + d]);
+            }
+            for (int d = 0; d < dim; d++) out[d] = rounded(sums[d] / total);
         }
     }
 }
@@ -120,82 +114,178 @@ extern "C" void row_product(float* out, const uint16_t* weight, const float* x, 
 """
 
 
+class Shape(NamedTuple):
+    """One kernel on one problem: its arguments, what it computes, the loop that computes the same."""
+
+    kernel: str
+    problem: str
+    grid: list[int]
+    arguments: bytes
+    elements: int
+    plain: Callable[[], object]
+
+
 def main() -> None:
-    runtime = Runtime()
-    runtime.start(1)
-    file = os.memfd_create("device-memory")
-    os.ftruncate(file, ARENA_BYTES)
-    bench = Bench(runtime, Arena(file, ARENA_BYTES, ARENA_BYTES), plain_loops())
-    print(f"{'':34} {'emulator':>12} {'plain loop':>12} {'ratio':>8}")
-    bench.rmsnorm(64, 2048)
-    bench.tiled_product(256)
+    bench = Bench()
+    print(f"{'':40}ns per element{'plain loop':>14}{'ratio':>9}{'counted':>9}{'checked':>9}")
+    rmsnorm, tree = bench.rmsnorm("rmsnorm", 64, 2048), bench.rmsnorm("rmsnorm_tree", 64, 2048)
+    softmax = bench.softmax(64, 2048)
+    tree_256 = bench.row(tree, 256, goal=30)
+    bench.row(tree, 1024, goal=80)
+    bench.row(rmsnorm, 256, goal=30)
+    bench.row(rmsnorm, 1024, goal=80)
+    bench.row(softmax, 256)
+    bench.row(softmax, 1024)
+    bench.row(bench.paged_attention(4, 512), 128)
+    bench.row(bench.matmul(256), 16, 16)
+    bench.row(bench.vector_add(1 << 18), 256)
     bench.row_products(16384, 2048)
-    bench.compiling()
+    compiling()
+    numba_simulator(tree_256)
 
 
 class Bench:
-    def __init__(self, runtime: Runtime, arena: Arena, plain: ctypes.CDLL) -> None:
-        self.runtime = runtime
-        self.arena = arena
-        self.plain = plain
-        self.module = LoadedModule(compile_module(KERNELS, [], [], instrumented=False))
+    """A device in this process, on one core, and the plain loops."""
 
-    def filled(self, count: int, element: bytes) -> int:
-        address = self.arena.allocate(count * len(element))
-        assert address is not None
-        self.arena.fill(address, element, count)
+    def __init__(self) -> None:
+        file = os.memfd_create("device-memory")
+        os.ftruncate(file, ARENA_BYTES)
+        self.control, _ = socket.socketpair()
+        self.device = Device(file, ARENA_BYTES, ARENA_BYTES, 1, self.control.fileno())
+        self.plain = plain_loops()
+        self.modules: dict[str, int] = {}
+        self.random = np.random.default_rng(0)
+
+    def stored(self, array: np.ndarray) -> int:
+        """The address of a copy in the device's memory."""
+        address = int(self.device.alloc(array.nbytes)["ptr"])
+        ctypes.memmove(address, np.ascontiguousarray(array).ctypes.data, array.nbytes)
         return address
 
-    def launch(self, name: str, grid: tuple[int, int, int], block: tuple[int, int, int], packed: bytes) -> None:
-        launch = Launch.from_buffer_copy(self.module.launches[name])
-        launch.arguments, launch.dynamic_shared = packed, 4 * block[0]
-        launch.grid[:], launch.block[:] = grid, block
-        self.runtime.launch(ctypes.byref(launch))
-        assert launch.error == 0, launch.detail
+    def normal(self, *shape: int, dtype: Any = ml_dtypes.bfloat16) -> int:
+        return self.stored(self.random.standard_normal(shape).astype(dtype))
 
-    def rmsnorm(self, rows: int, width: int) -> None:
-        one = np.float32(1).tobytes()[2:]
-        out, x, weight = self.filled(rows * width, one), self.filled(rows * width, one), self.filled(width, one)
-        arguments = [ctypes.c_void_p(p) for p in (out, x, weight)]
-        plain = best(lambda: self.plain.rmsnorm(*arguments, rows, width, ctypes.c_float(1e-5)))
-        packed = struct.pack("PPPif", out, x, weight, width, 1e-5)
-        for name in ("rmsnorm_tree", "rmsnorm_warps"):
-            for threads in (256, 1024):
-                seconds = best(lambda n=name, t=threads: self.launch(n, (rows, 1, 1), (t, 1, 1), packed))  # type: ignore[misc]
-                label = f"{name} {rows} x {width}, {threads} threads"
-                row(label, seconds, plain, lambda s: f"{s / rows / width * 1e9:.1f} ns/el.")
+    def rmsnorm(self, kernel: str, rows: int, width: int) -> Shape:
+        out, x, weight = self.normal(rows, width), self.normal(rows, width), self.normal(width)
+        packed = struct.pack("PPPiif", out, x, weight, rows, width, 1e-5)
+        plain = bound(self.plain.rmsnorm, out, x, weight, ctypes.c_int(rows), ctypes.c_int(width), ctypes.c_float(1e-5))
+        return Shape(kernel, f"{rows} x {width}", [rows, 1, 1], packed, rows * width, plain)
 
-    def tiled_product(self, n: int) -> None:
-        out, a, b = (self.filled(n * n, np.float32(0.5).tobytes()) for _ in range(3))
-        arguments = [ctypes.c_void_p(p) for p in (out, a, b)]
-        plain = best(lambda: self.plain.product(*arguments, n))
-        packed = struct.pack("PPPi", out, a, b, n)
-        seconds = best(lambda: self.launch("tiled", (n // 16, n // 16, 1), (16, 16, 1), packed))
-        row(f"16 x 16 tiled f32 product, n = {n}", seconds, plain, lambda s: f"{2 * n**3 / s / 1e9:.2f} GFLOP/s")
+    def softmax(self, rows: int, width: int) -> Shape:
+        out, x = self.normal(rows, width, dtype="f4"), self.normal(rows, width, dtype="f4")
+        plain = bound(self.plain.softmax, out, x, ctypes.c_int(rows), ctypes.c_int(width))
+        packed = struct.pack("PPii", out, x, rows, width)
+        return Shape("softmax", f"{rows} x {width}", [rows, 1, 1], packed, rows * width, plain)
+
+    def paged_attention(self, sequences: int, context: int) -> Shape:
+        heads, kv_heads, dim, block_size, width = 8, 2, 64, 16, context // 16
+        cache = (sequences * width, block_size, kv_heads, dim)
+        out, q = self.normal(sequences, heads, dim), self.normal(sequences, heads, dim)
+        keys, values = self.normal(*cache), self.normal(*cache)
+        tables = self.stored(self.random.permutation(sequences * width).astype(np.int32))
+        lengths = self.stored(np.full(sequences, context, np.int32))
+        pointers, sizes = (out, q, keys, values, tables, lengths), (sequences, width, block_size, heads, kv_heads, dim)
+        scale = dim**-0.5
+        packed = struct.pack("PPPPPPiiiiiif", *pointers, *sizes, scale)
+        plain = bound(self.plain.paged_attention, *pointers, *map(ctypes.c_int, sizes), ctypes.c_float(scale))
+        elements = sequences * heads * context * dim
+        return Shape("paged_attention", f"{sequences} x {context}", [sequences, kv_heads, 1], packed, elements, plain)
+
+    def matmul(self, n: int) -> Shape:
+        pointers = [self.normal(n, n) for _ in range(3)]
+        plain = bound(self.plain.matmul, *pointers, *map(ctypes.c_int, (n, n, n)))
+        packed = struct.pack("PPPiii", *pointers, n, n, n)
+        return Shape("matmul_tiled", f"{n}³", [n // 16, n // 16, 1], packed, n**3, plain)
+
+    def vector_add(self, n: int) -> Shape:
+        pointers = [self.normal(n, dtype="f4") for _ in range(3)]
+        plain = bound(self.plain.vector_add, *pointers, ctypes.c_int(n))
+        return Shape("vector_add", f"{n}", [n // 256, 1, 1], struct.pack("PPPi", *pointers, n), n, plain)
+
+    def row(self, shape: Shape, *block: int, goal: float | None = None) -> float:
+        """Measures and prints; returns nanoseconds per element."""
+        seconds = self.seconds(shape, block)
+        counted, checked = self.seconds(shape, block, counted=True), self.seconds(shape, block, checked=True)
+        plain = best(shape.plain)
+        each = seconds / shape.elements * 1e9
+        label = f"{shape.kernel} {shape.problem}, {' x '.join(map(str, block))} threads"
+        print(
+            f"{label:40}{each:8.2f}{f' ≤ {goal}' if goal else '':6}{plain / shape.elements * 1e9:14.2f}"
+            f"{seconds / plain:9.1f}{counted / seconds:8.1f}x{checked / seconds:8.1f}x ≤ {MOST_CHECKED}"
+            f"  {said((goal is None or each <= goal) and checked <= MOST_CHECKED * seconds)}"
+        )
+        return each
+
+    def seconds(self, shape: Shape, block: tuple[int, ...], *, counted: bool = False, checked: bool = False) -> float:
+        file = "rmsnorm" if shape.kernel == "rmsnorm_tree" else shape.kernel.removesuffix("_tiled")
+        if file not in self.modules:
+            source = (KERNELS / f"{file}.cu").read_text(encoding="utf-8")
+            self.modules[file] = self.device.compile(source, [], [])["module"]
+        extent = [*block, 1, 1][:3]
+        shared = 4 * block[0] if shape.kernel == "rmsnorm_tree" else 0
+        self.device.control({"verb": "observe", "counted": counted, "checked": checked})
+        launch = self.device.launch
+        seconds = best(lambda: launch(self.modules[file], shape.kernel, shape.grid, extent, shared, shape.arguments))
+        seen = self.device.control({"verb": "observed"})
+        if self.device.error or seen["reports"]:
+            raise SystemExit(f"{shape.kernel} failed: {self.device.error or seen['reports']}")
+        return seconds
 
     def row_products(self, rows: int, k: int) -> None:
-        half = np.float32(0.5)
-        weight, x = self.filled(rows * k, half.tobytes()[2:]), self.filled(16 * k, half.tobytes()[2:])
-        x_floats, out = self.filled(k, half.tobytes()), self.filled(16 * rows, half.tobytes())
-        arguments = [ctypes.c_void_p(p) for p in (out, weight, x_floats)]
-        plain = best(lambda: self.plain.row_product(*arguments, rows, k))
+        weight, x = self.normal(rows, k), self.normal(16, k)
+        x_floats, out = self.normal(k, dtype="f4"), self.normal(16, rows, dtype="f4")
+        plain = best(bound(self.plain.row_product, out, weight, x_floats, ctypes.c_int(rows), ctypes.c_int(k)))
+        sizes = {"m": rows, "k": k, "lda": k, "ldb": k, "ldc": rows, "trans_a": 1, "trans_b": 0}
+        self.device.control({"verb": "observe", "counted": False, "checked": False})
         for n in (1, 16):
-            call = Gemm(trans_a=1, trans_b=0, m=rows, n=n, k=k, a=weight, lda=k, b=x, ldb=k, c=out, ldc=rows)
-            call.alpha, call.c_is_float = 1, 1
-            seconds = best(lambda c=call: self.runtime.gemm(ctypes.byref(c)))  # type: ignore[misc]
-            row(f"cuBLAS, {n} x {k} by {rows}", seconds, n * plain, lambda s: f"{rows * k / s / 1e9:.2f} G w/s")
+            call = {**sizes, "n": n, "a": weight, "b": x, "c": out, "alpha": 1.0, "beta": 0.0}
+            seconds = best(lambda c=call: self.device.gemm("f32", **c)) / (n * rows * k)  # type: ignore[misc]
+            each = plain / (rows * k)
+            label = f"cublasGemmEx, {n} x {k} by {rows}"
+            print(f"{label:40}{seconds * 1e9:8.2f}{each * 1e9:20.2f}{seconds / each:9.2f}")
 
-    def compiling(self) -> None:
-        start = time.perf_counter()
-        compile_module(f"// {start}\n{KERNELS}", [], [], instrumented=False)
-        first = time.perf_counter() - start
-        start = time.perf_counter()
-        LoadedModule(compile_module(KERNELS, [], [], instrumented=False))
-        print(f"compiling three kernels: {first:.2f} s; from the cache: {(time.perf_counter() - start) * 1e3:.1f} ms")
+
+def compiling() -> None:
+    """The first kernel of stage 0 and the largest one, when the kit's header has been read once."""
+    for name in ("vector_add", "paged_attention"):
+        source = (KERNELS / f"{name}.cu").read_text(encoding="utf-8")
+        for instrumented in (False, True):
+            fresh = iter([f"{source}\n// {i} {time.time()}\n" for i in range(RUNS)])
+            first = best(lambda s=fresh, i=instrumented: compile_module(next(s), [], [], instrumented=i))  # type: ignore[misc]
+            cached = best(lambda s=source, i=instrumented: reload(s, i))  # type: ignore[misc]
+            label = f"{name}{', instrumented' if instrumented else ''}"
+            print(
+                f"compile {label:32}{first:8.2f} s ≤ {MOST_COMPILE}; from the cache {cached * 1e3:.1f} ms ≤ "
+                f"{MOST_RELOAD * 1e3:.0f}  {said(first <= MOST_COMPILE and cached <= MOST_RELOAD)}"
+            )
+
+
+def reload(source: str, instrumented: bool) -> None:
+    LoadedModule(compile_module(source, [], [], instrumented=instrumented), source)
+
+
+def numba_simulator(emulator: float) -> None:
+    """The tree of RMSNorm in Numba's simulator, beside the emulator's nanoseconds per element."""
+    if importlib.util.find_spec("numba") is None:
+        print(
+            "Numba's CUDA simulator: NOT RUN; pip install numba into an environment of its own, with the kit's packages"
+        )
+        return
+    command = [sys.executable, "-m", "tests.benchmarks.numba_simulator"]
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
+    each = float(subprocess.run(command, env=environment, cwd=KIT, capture_output=True, check=True).stdout)
+    ratio = each / emulator
+    label = "Numba's simulator, rmsnorm_tree, 256 threads"
+    print(
+        f"{label:44}{each:,.0f} ns per element: {ratio:,.0f}x ≥ {LEAST_SIMULATOR:,}  {said(ratio >= LEAST_SIMULATOR)}"
+    )
+
+
+def said(holds: bool) -> str:
+    return "holds" if holds else "MISSED"
 
 
 def plain_loops() -> ctypes.CDLL:
-    """The plain loops, compiled with the flags of kernels."""
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder, "plain.cpp"), Path(folder, "plain.so")
         source.write_text(PLAIN)
@@ -204,18 +294,25 @@ def plain_loops() -> ctypes.CDLL:
         return ctypes.CDLL(str(library))
 
 
+def bound(function: Any, *arguments: Any) -> Callable[[], object]:
+    """A call of a plain loop; whole numbers among the arguments are addresses."""
+    passed = [ctypes.c_void_p(a) if isinstance(a, int) else a for a in arguments]
+    return lambda: function(*passed)
+
+
 def best(call: Callable[[], object]) -> float:
-    """Processor seconds of the fastest of several calls."""
+    """Processor seconds of the fastest of several calls, and of the processes that it starts."""
     seconds = []
     for _ in range(RUNS):
-        start = time.process_time()
+        start = processor_seconds()
         call()
-        seconds.append(time.process_time() - start)
+        seconds.append(processor_seconds() - start)
     return min(seconds)
 
 
-def row(label: str, seconds: float, plain: float, shown: Callable[[float], str]) -> None:
-    print(f"{label:34} {shown(seconds):>12} {shown(plain):>12} {seconds / plain:8.2f}")
+def processor_seconds() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 if __name__ == "__main__":
