@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from grader.emulator import unsupported
+
 _TOKEN = re.compile(
     r"""(?P<blank>\s+ | //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z))
       | (?P<directive>^[ \t]*\#(?:\\\n|[^\n])*)
@@ -17,24 +19,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 _WITH_ARGUMENTS = {"__launch_bounds__", "__attribute__", "__align__", "alignas", "decltype", "__maxnreg__", "declspec"}
-_REFUSED_HEADERS = {
-    "cub/": "CUB", "thrust/": "Thrust", "cuda/": "libcu++ (cuda::)", "mma.h": "wmma (tensor cores)",
-    "curand": "cuRAND", "cuda_pipeline": "asynchronous copies (cp.async)", "cuda_fp8": "fp8",
-    "cutlass": "CUTLASS", "texture": "textures",
-}  # fmt: skip
-_NAMES = {
-    r"asm|__asm__|__asm": "inline PTX (asm)",
-    r"<<<": "launching a kernel from source (<<< >>>, dynamic parallelism)",
-    r"tex[123]D\w*|surf[123]D\w*|cudaTextureObject_t|cudaSurfaceObject_t": "textures and surfaces",
-    r"__pipeline_\w+|memcpy_async|__cp_async\w*": "asynchronous copies (cp.async)",
-    r"wmma|nvcuda": "wmma (tensor cores)",
-    r"__managed__": "managed memory",
-    r"this_grid|this_cluster|__cluster_dims__|grid_group": "synchronisation of a whole grid or cluster",
-    r"\w*no_sanitize\w*|(?:__)?noipa(?:__)?": "code that is not to be instrumented",
-    r"cuda(?:Malloc|Free|Memcpy|Memset|DeviceSynchronize|Launch)\w*": "CUDA's host functions",
-}
 _LINE = re.compile(r'\s*#\s*line\s+(\d+)(?:\s+"([^"]*)")?')
-_LEGACY = {"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__ballot", "__any", "__all"}
 
 
 class SourceError(Exception):
@@ -120,19 +105,14 @@ class _Rewriter:
             for name in re.findall(r"\w*no_sanitize\w*|\bnoipa\b", token.text):
                 raise self._error(token, f"{name}: code that is not to be instrumented is not emulated")
             header = re.match(r'\s*#\s*include\s*[<"]([^>"]*)', token.text)
-            for prefix, feature in _REFUSED_HEADERS.items():
-                if header and header[1].startswith(prefix):
-                    raise self._error(token, f"<{header[1]}>: {feature} is not emulated; use a GPU for this kernel")
+            if header and (reason := unsupported.header(header[1])):
+                raise self._error(token, reason)
 
     def _refuse(self, i: int) -> None:
-        token = self.tokens[i]
-        if token.text in _LEGACY:
-            raise self._error(token, f"{token.text} was removed from CUDA: use {token.text}_sync with a mask of lanes")
-        for names, feature in _NAMES.items():
-            if re.fullmatch(names, token.text):
-                raise self._error(token, f"{token.text}: {feature} is not emulated; use a GPU for this kernel")
-        if token.text in ("cub", "thrust") and self._text(i + 1) == "::":
-            raise self._error(token, f"{token.text}:: is not emulated; use a GPU for this kernel")
+        if reason := unsupported.name(self.tokens[i].text, self._text(i + 1)):
+            raise self._error(self.tokens[i], reason)
+        if self._text(i) == "main" and self._text(i + 1) == "(" and not self.scopes:
+            raise self._error(self.tokens[i], "main: a host program cannot run here: launch the kernels from Python")
 
     # What is rewritten
 

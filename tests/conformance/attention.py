@@ -44,7 +44,7 @@ def paged_attention(rng: np.random.Generator) -> Launch:
             block, slot = tables[sequence, token // 16], token % 16
             k_cache[block, :, :, slot] = k[token].reshape(2, 8, 8)
             v_cache[block, :, :, slot] = v[token]
-        wide = [np.repeat(x.astype(np.float64), 2, 1).swapaxes(0, 1) for x in (k, v)]
-        out[sequence] = attention(q[sequence, :, None].astype(np.float64), *wide, 64**-0.5)[:, 0]
+        keys, values = (np.repeat(x.astype(np.float64), 2, 1).swapaxes(0, 1) for x in (k, v))
+        out[sequence] = attention(q[sequence, :, None].astype(np.float64), keys, values, 64**-0.5)[:, 0]
     sizes = [np.int32(2), np.float32(64**-0.5), tables, lengths, np.int32(4)]
     return Launch([blank(out.shape, BF16), q, k_cache, v_cache, *sizes], [out.astype(BF16)])

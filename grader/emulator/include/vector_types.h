@@ -1,0 +1,2 @@
+// Nothing beyond what every module has.
+#include <cuda_runtime.h>
