@@ -6,6 +6,7 @@ What no look can find: a kernel with undefined behaviour, or whose result depend
 different things in the two builds. The checker reports the first, the orders of a checked launch the second.
 """
 
+import contextlib
 import functools
 import itertools
 import os
@@ -195,7 +196,8 @@ def _compare(plain: Sequence[Token], instrumented: Sequence[Token]) -> None:
     first, second = _normal(plain), _normal(instrumented)
     for a, b in itertools.zip_longest(first, second):
         if a is None or b is None or a.text != b.text:
-            raise _error(min(filter(None, (a, b)), key=lambda token: token.line), _SAME)
+            is_first = a is not None and (b is None or (a.file == b.file and a.line < b.line))
+            raise _error(a if is_first else b, _SAME)
 
 
 def _normal(tokens: Sequence[Token]) -> list[Token]:
@@ -215,9 +217,11 @@ def _compare_foreign(command: Sequence[str], foreign: Sequence[Foreign]) -> None
     if not included:
         return
     text = "".join(f"{part.include.text}\n" for part in included)
-    output, log = _preprocessed(command, f'#line 1 "kernel.cu"\n{text}')
-    clean = [part.lines for part in _scan(output, []).foreign if part.include.text.startswith("#include")]
-    for part, lines in itertools.zip_longest(included, [] if log else clean):
+    clean: list[list[str]] = []
+    output, _ = _preprocessed(command, f'#line 1 "kernel.cu"\n{text}')
+    with contextlib.suppress(SourceError):  # of a file that is no foreign header after all
+        clean = [part.lines for part in _scan(output, []).foreign if part.include.text.startswith("#include")]
+    for part, lines in itertools.zip_longest(included, clean):
         if part is not None and part.lines != lines:
             raise _error(part.include, "a macro in front changes what this header says: include the header first")
 

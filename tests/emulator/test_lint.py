@@ -4,10 +4,13 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from grader.emulator import lint, toolchain
 from grader.emulator.toolchain import CompileError, compile_module
+from tests.emulator.device_client import CompileFailed, start_device
+from tests.emulator.test_counters import count
 
 KERNEL = 'extern "C" __global__ void f(float* x, int n)'
 EVASIONS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("evasions.toml").read_text("utf-8"))
@@ -66,7 +69,7 @@ ACCEPTED = {
         KERNEL {
             auto warp = cg::tiled_partition<32>(cg::this_thread_block());
             const float sum = cg::reduce(warp, x[threadIdx.x], cg::plus<float>());
-            if (warp.thread_rank() == 0) x[0] = __bfloat162float(__float2bfloat16(sum)) + __half2float(__float2half(sum));
+            x[n] = __bfloat162float(__float2bfloat16(sum)) + __half2float(__float2half(sum));
         }""",
     "attributes and pragmas of CUDA": """
         #pragma nv_diag_suppress 177
@@ -167,3 +170,84 @@ def test_evasions_are_refused_with_their_line(name: str, cache: Path) -> None:
 def test_what_courses_write_is_accepted(name: str, cache: Path) -> None:
     for instrumented in (False, True):
         assert compiled(ACCEPTED[name], instrumented=instrumented) == ""
+
+
+HEADERS = {
+    "the emulator's names": ('extern "C" void pagedlab_trap(int);', "inner.h:1: error: pagedlab_trap belongs to"),
+    "marks of a system header": ('# 1 "/usr/include/math.h" 1 3', "inner.h:1: error: # and a number"),
+    "a header of the system by pragma": (
+        "#pragma GCC system_header\n#include <quiet.h>",
+        "changes what this header says",
+    ),
+    "a file elsewhere by a link": ("#include <elsewhere.h>", "inner.h:1: error: a kernel can include"),
+    "one build only": ("#ifdef __SANITIZE_THREAD__\n#define inline\n#endif", "inner.h:2: error: here the text is"),
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_own_headers_are_looked_at_too(name: str, cache: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    text, said = HEADERS[name]
+    folder, elsewhere = tmp_path_factory.mktemp("own"), tmp_path_factory.mktemp("elsewhere") / "notes"
+    elsewhere.write_text("not for students\n")
+    (folder / "elsewhere.h").symlink_to(elsewhere)
+    (folder / "quiet.h").write_text(
+        "#define PASTED(a, b) a##b\n__attribute__((PASTED(no_sani, tize_thread))) void q();\n"
+    )
+    (folder / "outer.h").write_text('#pragma once\n#include "inner.h"\n')
+    (folder / "inner.h").write_text(f"{text}\n")
+    log = refusal("#include <outer.h>\nKERNEL { x[0] = 1; }", folders=(folder,))
+    assert said in log
+    assert "not for students" not in log
+
+
+def test_own_headers_are_accepted(cache: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "kernels" / "common"
+    folder.mkdir(parents=True)
+    (folder / "types.cuh").write_text(
+        "#ifndef _TYPES_\n#define _TYPES_\n#include <cuda_bf16.h>\nusing T = float;\n#endif\n"
+    )
+    (folder / "half.cuh").write_text('#include "../common/types.cuh"\n__device__ T half_of(T v) { return v / 2; }\n')
+    source = "#include <common/half.cuh>\nKERNEL { x[0] = half_of(x[1]); }"
+    assert compiled(source, folders=(tmp_path / "kernels",)) == ""
+
+
+def test_a_module_in_the_cache_is_not_looked_at_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled("KERNEL { x[0] = 1; }")
+    monkeypatch.delattr(lint, "check_text")
+    compiled("KERNEL { x[0] = 1; }")
+    with pytest.raises(AttributeError):
+        compiled("KERNEL { x[0] = 2; }")
+
+
+def test_a_device_lives_on_after_a_refusal() -> None:
+    with start_device() as device:
+        with pytest.raises(CompileFailed, match="inline PTX"):
+            device.compile('#define X __as##m__\nextern "C" __global__ void f(float* x) { __asm("nop"); }')
+        out = device.empty(1)
+        device.compile('extern "C" __global__ void f(float* x) { *x = 3; }')("f", out)
+        assert out[0] == 3
+
+
+COPIES = {
+    "memcpy(x, x + 8, 24);": (24, 24),
+    "__builtin_memcpy(x, x + 8, 4);": (4, 4),
+    "std::memmove(x, x + 8, 12);": (12, 12),
+    "memset(x, 0, 28);": (0, 28),
+    "std::copy(x + 8, x + 14, x);": (24, 24),
+    "std::fill_n((char*)x, 20, 1);": (0, 20),
+    "*(Six*)x = *(Six*)(x + 8);": (24, 24),
+    "*(Six*)x = Six{};": (0, 24),
+}
+
+
+def test_copies_of_any_size_are_counted() -> None:
+    """Compilers make accesses without hooks of small copies, were they not told to call a function."""
+    kernels = "".join(
+        f'extern "C" __global__ void copy{i}(float* x) {{ {statement} }}\n' for i, statement in enumerate(COPIES)
+    )
+    source = f"#include <algorithm>\n#include <cstring>\nstruct Six {{ float values[6]; }};\n{kernels}"
+    with start_device() as device:
+        x = device.array(np.zeros(16, np.float32))
+        for i, (statement, expected) in enumerate(COPIES.items()):
+            counters = count(device, source, f"copy{i}", x, block=(1,))
+            assert (counters.load_bytes, counters.store_bytes) == expected, statement
