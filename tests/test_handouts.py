@@ -26,7 +26,9 @@ GUIDE = ASSIGNMENTS / "README.md"
 MANIFEST = load_manifest()
 STAGES = pytest.mark.parametrize("stage", MANIFEST.stages, ids=lambda stage: stage.id)
 PAGES = pytest.mark.parametrize(
-    "page", [GUIDE, *(ASSIGNMENTS / s.handout for s in MANIFEST.stages)], ids=lambda p: p.name
+    "page",
+    [GUIDE, ASSIGNMENTS / "debugging.md", *(ASSIGNMENTS / s.handout for s in MANIFEST.stages)],
+    ids=lambda p: p.name,
 )
 DRAWINGS = pytest.mark.parametrize("drawing", sorted(FIGURES.glob("*.svg")), ids=lambda drawing: drawing.stem)
 

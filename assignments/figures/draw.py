@@ -5,6 +5,7 @@ from pathlib import Path
 
 from drawings import (
     caching,
+    debugging,
     engine,
     formats,
     generating,
@@ -23,6 +24,8 @@ from drawings import (
 FIGURES = (
     launches.grid_of_threads,
     launches.host_and_device,
+    debugging.out_of_bounds,
+    debugging.race_orders,
     formats.safetensors_file,
     formats.bf16_bits,
     memory.embedding_gather,
