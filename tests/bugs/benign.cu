@@ -134,3 +134,52 @@ extern "C" __global__ void warps_on_their_own(float* out, const float* x) {
         __syncwarp();
     }
 }
+
+// Points of 12 bytes, and records of 8, go through shared memory as a whole.
+struct Best {
+    float value;
+    int row;
+};
+extern "C" __global__ void records(float* out, const float3* points) {
+    __shared__ float3 row[32];
+    __shared__ Best best[32];
+    const int i = threadIdx.x;
+    row[i] = points[i];
+    best[i] = {row[i].x, i};
+    __syncthreads();
+    const float3 point = row[31 - i];
+    const Best other = best[31 - i];
+    out[i] = point.x + point.y + point.z + other.value + other.row;
+}
+
+__shared__ __nv_bfloat16 of_the_file[64];
+__device__ void keep(int i, float value) {
+    of_the_file[i] = __float2bfloat16(value);
+}
+extern "C" __global__ void shared_of_the_file(float* out, const float* x) {
+    keep(threadIdx.x, x[threadIdx.x]);
+    __syncthreads();
+    out[threadIdx.x] = __bfloat162float(of_the_file[63 - threadIdx.x]);
+}
+
+// The part of a tile beyond the row is never read, since its exponentials are not asked for.
+extern "C" __global__ void tail_left_alone(float* out, const float* x, int n) {
+    __shared__ float tile[64];
+    const int i = threadIdx.x;
+    if (i < n) tile[i] = x[i];
+    __syncthreads();
+    float sum = 0;
+    for (int k = 0; k < 64; k++) sum += k < n ? tile[k] : 0.0f;
+    if (i < n) out[i] = sum;
+}
+
+// An array in registers or local memory, and one that the threads of a warp turn over by shuffles.
+extern "C" __global__ void locals(float* out, const float* x, int shift) {
+    float own[4];
+    for (int k = 0; k < 4; k++) own[k] = x[4 * threadIdx.x + k];
+    float turned[4];
+    for (int k = 0; k < 4; k++) turned[(k + shift) % 4] = own[k];
+    for (int k = 0; k < 4; k++) turned[k] = __shfl_down_sync(ALL_LANES, turned[k], 1);
+    const float4 v = make_float4(turned[0], turned[1], turned[2], turned[3]);
+    reinterpret_cast<float4*>(out)[threadIdx.x] = v;
+}

@@ -49,6 +49,7 @@ class Bug(NamedTuple):
     file: str
     verdict: str | None
     is_remark: bool
+    in_order: bool
     differs: bool
     access: set[str]
     address: str
@@ -94,6 +95,7 @@ def _bug(row: dict[str, Any], file: str) -> Bug:
         file=file,
         verdict=row.get("verdict"),
         is_remark=row.get("remark", False),
+        in_order=row.get("in_order", False),
         differs=row.get("differs", False),
         access=set(row.get("access", ())),
         address=row.get("address", ""),

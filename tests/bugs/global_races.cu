@@ -142,3 +142,29 @@ extern "C" __global__ void check_then_store(int* largest, const int* x) {
     BUG(if (x[i] > largest[0]) largest[0] = x[i];)  // (1)
     FIX(atomicMax(largest, x[i]);)
 }
+
+// A lock for one block at a time. What was done under it may arrive after it is open again.
+extern "C" __global__ void unlock_without_fence(float* total, int* lock, const float* x) {
+    if (threadIdx.x > 0) return;
+    while (atomicCAS(lock, 0, 1) != 0) continue;
+    FIX(__threadfence();)
+    *total += x[blockIdx.x];  // (1)
+    FIX(__threadfence();)
+    atomicExch(lock, 0);
+}
+
+// Every thread of the last block adds up what one thread of each block has left. Right: each saw to its arrival.
+extern "C" __global__ void parts_of_all_threads(float* out, float* parts, int* num_done, const float* x) {
+    __shared__ bool is_last;
+    parts[blockIdx.x * blockDim.x + threadIdx.x] = 2 * x[threadIdx.x];  // (1)
+    FIX(__threadfence();)
+    __syncthreads();
+    if (threadIdx.x == 0) is_last = atomicAdd(num_done, 1) == gridDim.x - 1;
+    __syncthreads();
+    if (!is_last) return;
+    float sum = 0;
+    for (int b = 0; b < gridDim.x; b++) {
+        sum += parts[b * blockDim.x + threadIdx.x];  // (2)
+    }
+    out[threadIdx.x] = sum;
+}

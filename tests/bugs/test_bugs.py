@@ -68,6 +68,10 @@ def test_a_bug_is_reported(bug: Bug, bench: Bench) -> None:
         assert all(place["file"] == bug.file and is_inside(place, bug) for place in places(report)), text
         assert lines(report) <= bug.lines("1") | bug.lines("2") | bug.lines("also"), text
     check_first(bug, outcome)
+    for order in ORDERS[1:] if outcome.error == "" and not bug.in_order else ():
+        again = bench.run(bug.file, bug.wrong, order)
+        assert again.reports, f"order {order}: nothing"
+        assert again.reports[0]["verdict"] == bug.verdict, f"order {order}\n{shown(again)}"
 
 
 def check_first(bug: Bug, outcome: Outcome) -> None:
