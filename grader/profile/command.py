@@ -2,7 +2,7 @@
 
 import argparse
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,34 +86,37 @@ def _kernels(manifest: Manifest, stage: Stage, wanted: str | None) -> list[str]:
 
 
 def _launched(
-    engine: Path, stage: Stage, named: Sequence[Check], kernels: Sequence[str], stubs: Iterable[Stub]
+    engine: Path, stage: Stage, named: Sequence[Check], kernels: Sequence[str], stubs: Sequence[Stub]
 ) -> tuple[dict[str, Launched], list[str]]:
     """The kernels that were launched, in order, and sentences on those that were not.
 
     By default the checks that count work run; the others only when a kernel is still missing then.
     """
-    to_do = {stub.id: stub for stub in stubs}
+    to_do = {stub.id for stub in stubs}
     clock = Clock()
     worker = ProfilingWorker(engine, clock)
     rehearsal = Rehearsal(worker, clock, stage.id)
-    able = [check for check in named or stage.checks if not to_do.keys() & set(check.needs)]
+    able = [check for check in named or stage.checks if not to_do.issuperset(check.needs)]
     counting = [check for check in able if rehearsal.counts_work(check)]
     try:
         rehearsal.run(able if named else counting)
+        preferred = dict(worker.launched)
         if not named and not worker.launched.keys() >= set(kernels):
             rehearsal.run(check for check in able if check not in counting)
     finally:
         worker.end()
-    found = {name: worker.launched[name] for name in kernels if name in worker.launched}
+    launched = worker.launched | preferred
+    found = {name: launched[name] for name in kernels if name in launched}
     missing = [name for name in kernels if name not in found and not (named and found)]
-    return found, [_excuse(name, stage, rehearsal, to_do) for name in missing]
+    return found, [_excuse(engine, name, rehearsal, stubs) for name in missing]
 
 
-def _excuse(kernel: str, stage: Stage, rehearsal: Rehearsal, to_do: dict[str, Stub]) -> str:
+def _excuse(engine: Path, kernel: str, rehearsal: Rehearsal, stubs: Sequence[Stub]) -> str:
     """Why there is nothing to tell of a kernel."""
     file = f"kernels/{CONTRACTS[kernel].file}"
-    for stub in to_do.values():
-        if stub.file == file and stub.id.startswith(f"{stage.id}."):
+    head = next((i for i, line in enumerate(_source(engine, kernel), 1) if f"{kernel}(" in line.replace(" (", "(")), 0)
+    for stub in stubs:
+        if stub.file == file and stub.line >= head:
             return f"{kernel}: nothing to profile yet; write {stub.id} in engine/{stub.file}:{stub.line} first."
     for check_id, failure in rehearsal.failures.items():
         if kernel in failure.evidence.get("case", kernel):
@@ -122,4 +125,6 @@ def _excuse(kernel: str, stage: Stage, rehearsal: Rehearsal, to_do: dict[str, St
 
 
 def _source(engine: Path, kernel: str) -> list[str]:
-    return (engine / "kernels" / CONTRACTS[kernel].file).read_text(encoding="utf-8-sig", errors="replace").split("\n")
+    """The lines of a kernel's file; none when it is missing."""
+    path = engine / "kernels" / CONTRACTS[kernel].file
+    return path.read_text(encoding="utf-8-sig", errors="replace").split("\n") if path.is_file() else []

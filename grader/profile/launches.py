@@ -51,6 +51,8 @@ class ProfilingWorker(Worker):
             outputs, _ = self._launch(op, arguments)
         for name, profile in seen.profiles.items():
             known = self.launched.get(name)
+            if not profile.sites:  # it is not written yet
+                continue
             if known is None or _cost(profile) > _cost(known.profile):
                 self.launched[name] = Launched(profile, self.last_call)
         return outputs, seen.kernels[-1].counters if seen.kernels else NOTHING
