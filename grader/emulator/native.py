@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from grader.emulator.toolchain import CompileError, Module, compile_module, runtime_library, source_lines
+from grader.emulator.toolchain import CompileError, Module, compile_module, is_guard, runtime_library, source_lines
 
 MAX_ARGUMENTS = 64
 MAX_REPORTS = 64
@@ -299,11 +299,6 @@ class LoadedModule:
         for name, (address, size) in self.module.globals.items():
             if name in target.module.globals:
                 ctypes.memmove(target.base + target.module.globals[name][0], self.base + address, size)
-
-
-def is_guard(symbol: str) -> bool:
-    """Whether g++ keeps in this variable whether it has initialised another: those of a class such as bf16."""
-    return symbol.startswith(("_ZGV", "__tls_guard"))
 
 
 def _ranges(places: Sequence[tuple[int, int]]) -> Any:

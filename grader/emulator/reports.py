@@ -10,8 +10,9 @@ import re
 from typing import Any
 
 from grader.emulator.arena import Arena
-from grader.emulator.native import LoadedModule, Place, Report, is_guard
+from grader.emulator.native import LoadedModule, Place, Report
 from grader.emulator.source import line_of
+from grader.emulator.toolchain import is_guard
 
 VERDICTS = ("OUT_OF_BOUNDS", "MISALIGNED_ACCESS", "DATA_RACE", "UNINITIALISED_READ", "BARRIER_DIVERGENCE")
 VERDICT_ORDER = ("OUT_OF_BOUNDS", "MISALIGNED_ACCESS", "BARRIER_DIVERGENCE", "DATA_RACE", "UNINITIALISED_READ")

@@ -331,6 +331,11 @@ def remove_unfinished(process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def is_guard(symbol: str) -> bool:
+    """Whether g++ keeps in this variable whether it has initialised another: those of a class such as bf16."""
+    return symbol.startswith(("_ZGV", "__tls_guard"))
+
+
 def _symbols(path: Path, kernels: Sequence[str], constants: Sequence[str]) -> dict[str, Any]:
     """Shared and global variables of a module, by its symbol table.
 
@@ -340,11 +345,12 @@ def _symbols(path: Path, kernels: Sequence[str], constants: Sequence[str]) -> di
     thread_local = {symbol.name: symbol for symbol in symbols if symbol.section == THREAD_LOCAL and symbol.size}
     anchor = next((symbol.address for name, symbol in thread_local.items() if "pagedlab_shared_anchor" in name), 0)
     shared = {name: symbol for name, symbol in thread_local.items() if "pagedlab_shared_anchor" not in name}
+    counted = {name: symbol for name, symbol in shared.items() if not is_guard(name)}
     owners = {name: next((k for k in kernels if re.match(rf"_Z+{len(k)}{k}E", name)), None) for name in shared}
     variables = {re.sub(r"^_ZL\d+", "", symbol.name): symbol for symbol in symbols}  # static and const ones too
     return {
         "shared": {
-            kernel: sum(s.size for name, s in shared.items() if owners[name] in (kernel, None)) for kernel in kernels
+            kernel: sum(s.size for name, s in counted.items() if owners[name] in (kernel, None)) for kernel in kernels
         },
         "shared_bytes": max((symbol.address + symbol.size for symbol in thread_local.values()), default=0),
         "shared_anchor": anchor,
