@@ -177,8 +177,11 @@ void Checker::index(unsigned thread, const char* array, int64_t index, int line)
     Place where = running_block->place(thread, line);
     if (Report* found = report(OUT_OF_BOUNDS, true, where)) {
         found->space = ELSEWHERE;
-        snprintf(found->text, sizeof found->text, "index %lld of an array of type %s",
-                 static_cast<long long>(index), array);
+        // g++ has a space in front of the bracket, clang++ none.
+        const size_t extent = strcspn(array, " [");
+        const char* rest = array + extent + (array[extent] == ' ');
+        snprintf(found->text, sizeof found->text, "index %lld of an array of type %.*s %s",
+                 static_cast<long long>(index), static_cast<int>(extent), array, rest);
     }
     running_block->fail(ILLEGAL_ADDRESS, "index out of the bounds of an array");
 }
