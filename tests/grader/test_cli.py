@@ -197,10 +197,15 @@ def test_text_of_a_submission_is_shown_plainly(tmp_path: Path) -> None:
 
 
 def test_a_failure_tells_how_to_repeat_it(tmp_path: Path) -> None:
-    write_engine(tmp_path / "my work", vector_add=ECHO)
-    check = checks_of(graded(tmp_path / "my work", "--seed", "7"))["s00.1"]
-    assert check["repro"] == f"make grade CHECK=s00.1 SUBMISSION='{tmp_path}/my work' DEVICE=cpu SEED=7"
+    folder = tmp_path / 'my $work "x"'
+    write_engine(folder, vector_add=ECHO)
+    check = checks_of(graded(folder, "--seed", "7"))["s00.1"]
+    assert check["repro"] == f"make grade CHECK=s00.1 SUBMISSION='{folder}' DEVICE=cpu SEED=7"
     assert check["evidence"]["case"].startswith("vector_add(out[")
+    shown = subprocess.run(
+        f"{check['repro']} -s -o setup KIT='printf \"%s\\n\"'", shell=True, cwd=KIT, capture_output=True, text=True
+    )
+    assert shown.stdout.splitlines()[:4] == ["grade", str(folder), "--device", "cpu"], shown.stderr
 
 
 # The grader's own end

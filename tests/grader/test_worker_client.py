@@ -373,6 +373,7 @@ def test_the_environment_is_clean(worker: Worker, monkeypatch: pytest.MonkeyPatc
         ("import pycuda._memory", "line 1: imports a private part of pycuda"),
         ("from pycuda import _driver", "line 1: imports a private part of pycuda"),
         ("from .helper import f", "engine/helper.py, line 1: imports scipy"),
+        ("def f(x):\n    \0", "engine/model.py, line 2: holds a NUL"),
     ],
 )
 def test_rules_of_host_stages(source: str, told: str, worker: Worker) -> None:
