@@ -60,6 +60,15 @@ class Memory:
             return self._dynamic_shared(address, size)
         return self._global(address, size)
 
+    def indexed(self, line: int) -> str:
+        """The array that a line of the source indexes, where there is just one; else an empty text."""
+        pointers = [name for name, _, _ in self._arguments]
+        names = [name for name in _indexed_arrays(self.module.source, line) if name not in pointers]
+        shared = {variable_name(symbol) for symbol in self.module.module.shared_variables}
+        if len(names) != 1:
+            return ""
+        return f"shared {names[0]}" if names[0] in shared else names[0]
+
     def _static_shared(self, offset: int, size_of_access: int) -> tuple[str, str]:
         offset = _signed(offset)
         variables = self.module.module.shared_variables
@@ -138,6 +147,9 @@ def readable(report: Report, memory: Memory) -> dict[str, Any]:
     if not report.text or report.space != ELSEWHERE:
         name, outside = memory.describe(report.space, report.address, report.bytes)
     text = report.text.decode("utf-8", "replace")
+    if text and verdict == "OUT_OF_BOUNDS":
+        name = memory.indexed(access["line"])
+        text = text.replace(" of an array", f" of {name}, an array") if name else text
     found = {
         "verdict": verdict,
         "is_error": bool(report.is_error),
@@ -242,6 +254,14 @@ def _place(place: Place, memory: Memory) -> dict[str, Any]:
         "block": list(place.block),
         "thread": list(place.thread),
     }
+
+
+def _indexed_arrays(source: str, line: int) -> list[str]:
+    """Names that the source declares with brackets, and that have an index in this line of it."""
+    lines = source.split("\n#line ")[-1].split("\n")  # a directive in front sets the number
+    place = line if lines[0].startswith(("#line ", "1 ")) else line - 1
+    words = re.findall(r"\b([A-Za-z_]\w*)\s*\[", lines[place]) if place < len(lines) else []
+    return [name for name in dict.fromkeys(words) if re.search(rf"[\w>,]\s+{name}\s*\[", source)]
 
 
 def _outside(address: int, begin: int, size: int, name: str, element: int) -> str:
