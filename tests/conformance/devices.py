@@ -14,6 +14,7 @@ import numpy as np
 from grader import KIT
 from grader.emulator.launcher import start_device
 from tests.conformance.cases import ALONE, CASES
+from tests.conformance.numerics import FORMULAS
 
 CLIENT = KIT / "grader/emulator/client"
 SECONDS = 300
@@ -74,7 +75,7 @@ def _run(
 
 def _by_case(saved: dict[str, np.ndarray], names: Sequence[str]) -> dict[str, list[np.ndarray]]:
     results = {}
-    for case in [case for case in [*CASES, *ALONE] if case.name in names] if names else CASES:
+    for case in [case for case in [*CASES, *ALONE, *FORMULAS] if case.name in names] if names else CASES:
         given = case.launch().results
         found = [saved[f"{case.name}/{i}"] for i in range(len(given))]
         results[case.name] = [

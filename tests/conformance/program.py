@@ -15,6 +15,7 @@ import pycuda.driver as driver
 from pycuda.compiler import SourceModule
 
 from tests.conformance.cases import ALONE, CASES
+from tests.conformance.numerics import FORMULAS
 from tests.conformance.table import OPTIONS, Case, source
 
 DEFAULT_SHARED = 48 * 1024
@@ -58,7 +59,8 @@ def main() -> None:
     driver.init()
     context = driver.Device(0).make_context()
     try:
-        results = run_all([case for case in [*CASES, *ALONE] if case.name in names] if names else CASES)
+        named = [case for case in [*CASES, *ALONE, *FORMULAS] if case.name in names]
+        results = run_all(named if names else CASES)
         np.savez(path, allow_pickle=False, **results)
     finally:
         context.pop()

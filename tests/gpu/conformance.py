@@ -14,6 +14,8 @@ from typing import Any
 from grader import KIT
 from tests.conformance.cases import ALONE, CASES
 from tests.conformance.devices import run_emulated, run_on_gpu
+from tests.conformance.distance import distance
+from tests.conformance.numerics import FORMULAS
 from tests.conformance.table import Case, error, errors
 from tests.gpu.agreement import machine
 
@@ -28,15 +30,17 @@ def compare() -> dict[str, Row]:
 
     Raises RuntimeError when a device does not run them.
     """
-    gpu, emulator = run_on_gpu(), run_emulated()
+    names = [case.name for case in [*CASES, *FORMULAS]]
+    gpu, emulator = run_on_gpu(names), run_emulated(names)
     for found in (gpu, emulator):
         if found.failure:
             raise RuntimeError(found.failure)
     rows: dict[str, Row] = {}
-    for case in CASES:
+    for case in [*CASES, *FORMULAS]:
         on_gpu, on_emulator = gpu.results[case.name], emulator.results[case.name]
-        between = max(error(a, b) for a, b in zip(on_gpu, on_emulator, strict=True))
         launch = case.launch()
+        measure = distance if launch.by_number else error
+        between = max(measure(a, b) for a, b in zip(on_gpu, on_emulator, strict=True))
         rows[case.name] = {
             "gpu": errors(launch, on_gpu),
             "emulator": errors(launch, on_emulator),
