@@ -76,6 +76,7 @@ class _Rewriter:
         self.edits: list[tuple[int, int, str]] = []
         self.kernels: dict[str, list[str]] = {}
         self.constants: list[str] = []
+        self.file_shared: set[str] = set()
         self.c_linkage: set[str] = set()
         self.scopes: list[str] = []  # of each open brace: "C" linkage, "namespace" or "block"
 
@@ -94,6 +95,8 @@ class _Rewriter:
                 self._shared(begin, i)
             elif token.text in ("__device__", "__constant__"):
                 self._variable(begin, i)
+            elif token.text in self.file_shared and self._text(i - 1) in "(,=" and self._text(i + 1) in "),;":
+                self.edits.append((token.start, token.start, "+"))  # alone, as in a cast: a pointer, not an object
             if token.text in "{};" and token.kind == "mark":
                 begin = i + 1
         return Rewritten(self._edited(), self.kernels, tuple(self.constants))
@@ -197,6 +200,7 @@ class _Rewriter:
             text = f"{declared} = reinterpret_cast<{pointer}>(pagedlab_dynamic_shared)"
         else:
             text = f"static const pagedlab::DynamicShared<std::remove_pointer_t<{pointer}>> {name}{{}}"
+            self.file_shared.add(name)
         self._edit(begin, end - 1, text)
 
     def _variable(self, begin: int, at: int) -> None:

@@ -121,7 +121,7 @@ __global__ void dynamic_shared(int* out, float* sums, const int* x, int n) {
     shorts[t] = static_cast<short>(x[t] + 1);
     __syncthreads();
     out[t] = ints[n - 1 - t] + shorts[(t + 1) % n] + static_cast<int>(floats[t] * 2);
-    sums[t] = reinterpret_cast<float*>(+whole)[n - 1 - t];
+    sums[t] = reinterpret_cast<float*>(whole)[n - 1 - t];
     __syncthreads();  // the buffer is free
     Arena arena{whole};
     double* doubles = arena.take<double>(n);

@@ -40,6 +40,10 @@
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __grid_constant__
+#define __assume(condition)
+#ifndef __clang__
+#define __builtin_assume(condition)
+#endif
 
 // The module's variables in global and constant memory lie together, so that the device can move them into its memory.
 #ifdef __APPLE__
