@@ -50,6 +50,7 @@ SUITES = (
     Suite("server", 60, ("tests/serving",)),
     Suite("emulator", 120, ("tests/emulator",)),
     Suite("conformance", 60, ("tests/conformance",)),
+    Suite("platforms", 65, ("tests/platforms",)),
     Suite("bugs", 60, ("tests/bugs", "tests/kit/test_planted_bugs.py")),
     Suite("solutions", 180, ("tests/kit/test_solutions.py", "tests/kit/test_starter.py", "tests/kit/test_nvcc.py")),
     Suite("alternatives", 150, ("tests/kit/test_alternatives.py",)),
