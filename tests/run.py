@@ -52,7 +52,7 @@ SUITES = (
     Suite("conformance", 60, ("tests/conformance",)),
     Suite("platforms", 65, ("tests/platforms",)),
     Suite("bugs", 60, ("tests/bugs", "tests/kit/test_planted_bugs.py")),
-    Suite("solutions", 180, ("tests/kit/test_solutions.py", "tests/kit/test_starter.py", "tests/kit/test_nvcc.py")),
+    Suite("solutions", 190, tuple(f"tests/kit/test_{name}.py" for name in ("solutions", "starter", "nvcc", "profile"))),
     Suite("alternatives", 150, ("tests/kit/test_alternatives.py",)),
     Suite("mutants", 120, ("tests/kit/test_mutants.py",)),
     Suite("attacks", 90, ("tests/kit/test_attacks.py", "tests/kit/test_cheats.py")),

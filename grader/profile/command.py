@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from grader import UsageError
 from grader.connection import Clock
+from grader.device import choose_device
 from grader.given.contracts import CONTRACTS
 from grader.manifest import Check, Manifest, Stage, join_names, load_manifest
 from grader.profile.launches import Launched, ProfilingWorker, Rehearsal
@@ -37,13 +38,17 @@ def add_profile(commands: "Subparsers") -> None:
 
 
 def run_profile(options: argparse.Namespace) -> int:
-    """Print a table for each kernel and write the page; 1 when nothing could be profiled. Raises UsageError."""
+    """Print a table for each kernel and write the page; 1 when nothing could be profiled.
+
+    Raises UsageError, and NothingToGradeOn where no emulator can run.
+    """
     manifest = load_manifest()
     stage, named = _asked(manifest, options)
     kernels = _kernels(manifest, stage, options.kernel)
     target = Path(options.html)
     if not target.parent.is_dir() or target.is_dir():
         raise UsageError(f"--html {options.html}: give the name of a file in a folder that exists.")
+    choose_device("cpu")
     terminal = Terminal()
     with tempfile.TemporaryDirectory(prefix="pagedlab-") as folder:
         engine = Path(folder).resolve() / "submission" / "engine"
