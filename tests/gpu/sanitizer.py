@@ -41,7 +41,8 @@ FITTING = {
     "UNINITIALISED_READ": "initcheck",
     "BARRIER_DIVERGENCE": "synccheck",
 }
-PARALLEL = 12
+PARALLEL = 10
+MANY = ["--max-connections", "64"]  # each tool that runs takes a port of its own
 HUNG_SECONDS = 20.0
 ALL_SECONDS = 220.0
 """Tools that do not fit a bug's kind are not run any more after this time."""
@@ -49,6 +50,7 @@ ALL_SECONDS = 220.0
 NO_FINDING = ("COMPUTE-SANITIZER", "ERROR SUMMARY", "RACECHECK SUMMARY", "LEAK SUMMARY", "Target application")
 CONSEQUENCES = ("Program hit", "Error: process didn't", "Error: Target application")
 """Of the first error, in the program's own calls."""
+NOT_RUN = "not run"
 FRAME = re.compile(r"(?:Host|Device) Frame|Saved host backtrace")
 PLACE = re.compile(r" (?:at|by) \S+\+0x[0-9a-f]+(?: in \S+)?")
 
@@ -77,20 +79,22 @@ def watched(tool: str, names: list[str], folder: Path, seconds: float) -> str:
     """The tool's whole output; what it said until then when the kernels do not end."""
     command = ["compute-sanitizer", "--tool", tool, "--print-limit", "20", *_known_options(tool)]
     command += [sys.executable, "-m", "tests.bugs.on_gpu", str(folder), *names]
-    process = subprocess.Popen(
-        command, cwd=KIT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
-    try:
-        return process.communicate(timeout=seconds)[0]
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        return process.communicate()[0] + f"\n========= The kernel did not end within {seconds:.0f} s\n"
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, cwd=KIT, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        end = ""
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            end = f"\n========= The kernel did not end within {seconds:.0f} s\n"
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        output.seek(0)
+        return output.read().decode("utf-8", "replace") + end
 
 
 def _known_options(tool: str) -> list[str]:
-    """initcheck looks at shared memory since version 2025.4 only."""
-    return TOOLS[tool] if all(word in _said("--help") for word in TOOLS[tool][:1]) else []
+    """Of the options those that this version has: initcheck looks at shared memory since 2025.4 only."""
+    return [word for option in (TOOLS[tool], MANY) if option and option[0] in _said("--help") for word in option]
 
 
 @functools.cache
@@ -107,6 +111,8 @@ def findings(output: str) -> list[Finding]:
             continue
         if text.strip() and not text.startswith((" ", *NO_FINDING)):
             found.append({"text": PLACE.sub("", text).strip(), "lines": []})
+        elif found and text.strip().startswith("and ") and " access" in text:  # the second of a race
+            found[-1]["text"] += PLACE.sub("", text.rstrip().partition(" [")[0]).replace("    and", " and")
         if found:
             found[-1]["lines"] += [int(number) for number in re.findall(r"\.cu:(\d+)", text)]
     return [finding for finding in found if not finding["text"].startswith(CONSEQUENCES)]
@@ -122,7 +128,7 @@ def watch_bugs(folder: Path) -> dict[str, dict[str, Finding]]:
     def watch(job: tuple[Bug, str]) -> Finding:
         bug, tool = job
         if time.monotonic() - begin > ALL_SECONDS:
-            return {"text": "not run", "lines": []}
+            return {"text": NOT_RUN, "lines": []}
         said = findings(watched(tool, [bug.id], folder, HUNG_SECONDS))
         return said[0] if said else {"text": "", "lines": []}
 
@@ -179,6 +185,8 @@ def table(report: dict[str, Any]) -> str:
         "",
         f"{report['machine']['gpu']}, {report['machine']['nvcc']}, {report['machine']['date']}. Numbers are lines of "
         "the file; an empty cell: nothing was said. Made by `python -m tests.gpu.sanitizer`.",
+        "",
+        f"Of {len(report['bugs'])} bugs compute-sanitizer said something of {num_said(report)}.",
     ]
     for path in sources():
         rows = [bug for bug in load_bugs() if bug.file == path.name and bug.wrong]
@@ -198,6 +206,13 @@ def table(report: dict[str, Any]) -> str:
         said = report["right"][tool]
         lines += ["", f"- {tool}: {'nothing' if not said else ''}", *(f"  - {_theirs(finding)}" for finding in said)]
     return "\n".join([*lines, ""])
+
+
+def num_said(report: dict[str, Any]) -> int:
+    """Bugs of which at least one tool said something."""
+    return sum(
+        any(finding["text"] not in ("", NOT_RUN) for finding in said.values()) for said in report["bugs"].values()
+    )
 
 
 def _ours(bug: Bug, reports: list[Finding]) -> str:
@@ -235,8 +250,7 @@ def main() -> int:
     report["emulator"] = emulated()
     REPORT.write_text(json.dumps(report, indent=1) + "\n")
     TABLE.write_text(table(report))
-    said = [bug for bug in report["bugs"].values() if any(finding["text"] for finding in bug.values())]
-    print(f"compute-sanitizer said something of {len(said)} of {len(report['bugs'])} bugs")
+    print(f"compute-sanitizer said something of {num_said(report)} of {len(report['bugs'])} bugs")
     return 0
 
 

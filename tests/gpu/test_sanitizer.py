@@ -31,7 +31,9 @@ RACECHECK = """\
 
 def test_findings_are_read_with_their_lines() -> None:
     assert findings(MEMCHECK) == [{"text": "Invalid __global__ read of size 4 bytes", "lines": [8]}]
-    assert findings(RACECHECK) == [{"text": "Error: Race reported between Write access", "lines": [6, 8]}]
+    assert findings(RACECHECK) == [
+        {"text": "Error: Race reported between Write access and Read access", "lines": [6, 8]}
+    ]
     assert findings("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n") == []
 
 
