@@ -23,9 +23,9 @@ SECONDS = 300
 @dataclass(frozen=True)
 class Outcome:
     results: dict[str, list[np.ndarray]]
-    """By "module:kernel" the arrays among its arguments; empty when the program failed."""
+    """By "module:kernel" the arrays among its arguments, of the cases that ran."""
     failure: str
-    """The traceback of a program that failed, or nothing."""
+    """What went wrong, or nothing."""
     printed: str
     """By the kernels."""
     observed: dict[str, Any]
@@ -67,16 +67,19 @@ def _run(
             text=True,
             timeout=SECONDS,
         )
-        if process.returncode:
-            return {}, process.stderr, process.stdout
+        failure = process.stderr if process.returncode else ""
+        if not path.exists():
+            return {}, failure, process.stdout
         with np.load(path) as saved:
-            return _by_case(dict(saved), names), "", process.stdout
+            return _by_case(dict(saved), names), failure, process.stdout
 
 
 def _by_case(saved: dict[str, np.ndarray], names: Sequence[str]) -> dict[str, list[np.ndarray]]:
     results = {}
     for case in [case for case in [*CASES, *ALONE, *FORMULAS] if case.name in names] if names else CASES:
         given = case.launch().results
+        if any(f"{case.name}/{i}" not in saved for i in range(len(given))):
+            continue
         found = [saved[f"{case.name}/{i}"] for i in range(len(given))]
         results[case.name] = [
             array.view(wanted.dtype).reshape(wanted.shape) for array, wanted in zip(found, given, strict=True)

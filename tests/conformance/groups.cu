@@ -117,17 +117,17 @@ __global__ void partitions(int* out, const int* x) {
         cg::inclusive_scan(warp, x[lane], cg::plus<int>()) * 3 - cg::exclusive_scan(warp, x[lane]);
 }
 
-// out [2, 32]: who is together in a branch.
+// out [2, 32]: who is together in a branch is not promised, but that nobody of another branch is.
 __global__ void divergent_masks(unsigned* out) {
     const int lane = threadIdx.x;
     if (lane % 3 == 0) {
         const unsigned mask = __activemask();
-        out[lane] = mask;
-        out[32 + lane] = __shfl_sync(mask, lane, __ffs(mask) - 1) + __popc(__ballot_sync(mask, lane > 9));
+        out[lane] = mask >> lane & 1;
+        out[32 + lane] = __shfl_sync(mask, lane, __ffs(mask) - 1) % 3 == 0;
     } else {
         const unsigned mask = __activemask();
-        out[lane] = mask;
-        out[32 + lane] = __shfl_sync(mask, lane, 31 - __clz(mask));
+        out[lane] = mask >> lane & 1;
+        out[32 + lane] = __shfl_sync(mask, lane, 31 - __clz(mask)) % 3 != 0;
     }
 }
 }

@@ -3,7 +3,7 @@
     python -m tests.conformance.program RESULTS [MODULE:KERNEL ...]
 
 RESULTS.npz gets the bytes of each array as "module:kernel/i". The named cases run, or all. What the kernels print is
-printed here, and an error of a kernel ends the program.
+printed here; errors are told at the end, on stderr.
 """
 
 import sys
@@ -43,15 +43,23 @@ def run(case: Case, module: Any) -> list[np.ndarray]:
     return found
 
 
-def run_all(cases: Sequence[Case]) -> dict[str, np.ndarray]:
+def run_all(cases: Sequence[Case]) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Results, and what went wrong: a case that fails does not keep the others from running."""
     modules: dict[str, Any] = {}
     results: dict[str, np.ndarray] = {}
+    problems: list[str] = []
     for case in cases:
-        if case.module not in modules:
-            modules[case.module] = SourceModule(source(case.module), no_extern_c=True, options=list(OPTIONS))
-        for i, array in enumerate(run(case, modules[case.module])):
-            results[f"{case.name}/{i}"] = array
-    return results
+        try:
+            if case.module not in modules:
+                modules[case.module] = None
+                modules[case.module] = SourceModule(source(case.module), no_extern_c=True, options=list(OPTIONS))
+            if modules[case.module] is None:
+                raise ValueError("its module does not compile")
+            for i, array in enumerate(run(case, modules[case.module])):
+                results[f"{case.name}/{i}"] = array
+        except (driver.Error, driver.CompileError, TypeError, ValueError) as problem:
+            problems.append(f"{case.name}: {type(problem).__name__}: {problem}")
+    return results, problems
 
 
 def main() -> None:
@@ -60,8 +68,10 @@ def main() -> None:
     context = driver.Device(0).make_context()
     try:
         named = [case for case in [*CASES, *ALONE, *FORMULAS] if case.name in names]
-        results = run_all(named if names else CASES)
+        results, problems = run_all(named if names else CASES)
         np.savez(path, allow_pickle=False, **results)
+        if problems:
+            sys.exit("\n".join(problems))
     finally:
         context.pop()
 

@@ -21,7 +21,7 @@ def outcome(is_checked: bool, order_seed: int) -> Outcome:
 @pytest.mark.parametrize("is_checked", [False, True], ids=["plain", "checked"])
 def test_case(is_checked: bool, order_seed: int, case: Case) -> None:
     found = outcome(is_checked, order_seed)
-    assert not found.failure, found.failure
+    assert case.name in found.results, found.failure
     assert errors(case.launch(), found.results[case.name]) <= case.ulps
 
 

@@ -8,6 +8,7 @@ Integers must be equal; floating point results may be off by what each case stat
 import hashlib
 import json
 import sys
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,17 @@ Row = dict[str, Any]
 def compare() -> dict[str, Row]:
     """Per case: errors of the GPU, of the emulator and between them, in units in the last place, and what is allowed.
 
-    Raises RuntimeError when a device does not run them.
+    What a device does not run is told on stderr, and infinitely wrong.
     """
     names = [case.name for case in [*CASES, *FORMULAS]]
     gpu, emulator = run_on_gpu(names), run_emulated(names)
     for found in (gpu, emulator):
-        if found.failure:
-            raise RuntimeError(found.failure)
+        print(found.failure, end="", file=sys.stderr)
     rows: dict[str, Row] = {}
     for case in [*CASES, *FORMULAS]:
+        if case.name not in gpu.results or case.name not in emulator.results:
+            rows[case.name] = {"gpu": inf, "emulator": inf, "difference": inf, "allowed": case.ulps}
+            continue
         on_gpu, on_emulator = gpu.results[case.name], emulator.results[case.name]
         launch = case.launch()
         measure = distance if launch.by_number else error
