@@ -45,6 +45,8 @@ FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }  # fmt: skip
 STEPS = {"tanh_approx": 2}  # relative errors of a GPU's instructions: 2^-10.987 (half) and 2^-8 (bf16)
 
+SIGN_OF_ZERO_IS_FREE = 0.5  # CUDA does not say what becomes of -0 where results are clipped
+
 formulas = Formulas("small_floats.cu", "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n")
 case = formulas.formula
 
@@ -294,11 +296,11 @@ def arithmetic(one: str, T: str, form: Format) -> None:
             with_pairs(f"a {symbol} b", f"a {symbol} b", T, inputs, result)
         if symbol and symbol != "/":
             clipped = functools.partial(lambda x, y, f: saturated(f(x, y)).astype(form.dtype), f=result)
-            with_pairs(f"__{name}_sat(a, b)", f"__{name}2_sat(a, b)", T, inputs, clipped)
+            with_pairs(f"__{name}_sat(a, b)", f"__{name}2_sat(a, b)", T, inputs, clipped, SIGN_OF_ZERO_IS_FREE)
     with_pairs("__hfma(a, b, c)", "__hfma2(a, b, c)", T, three, fma)
-    clipped_fma = functools.partial(lambda *given: saturated(fma(*given)).astype(form.dtype))
-    with_pairs("__hfma_sat(a, b, c)", "__hfma2_sat(a, b, c)", T, three, clipped_fma)
-    with_pairs("__hfma_relu(a, b, c)", "__hfma2_relu(a, b, c)", T, three, relu)
+    clipped_fma = lambda *given: saturated(fma(*given)).astype(form.dtype)  # noqa: E731
+    with_pairs("__hfma_sat(a, b, c)", "__hfma2_sat(a, b, c)", T, three, clipped_fma, SIGN_OF_ZERO_IS_FREE)
+    with_pairs("__hfma_relu(a, b, c)", "__hfma2_relu(a, b, c)", T, three, relu, SIGN_OF_ZERO_IS_FREE)
     case("__hcmadd(a, b, c)", f"{T}2", f"{T}2", three, complex_fma)
     # No product before a sum: nvcc would make one fma of them.
     steps = "v += b, ++v, v *= b, v /= b, v--, v -= b"
