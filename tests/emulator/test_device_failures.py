@@ -248,8 +248,6 @@ static __device__ __noinline__ int deep(int depth) {
 }
 """
 TOO_DEEP = "local arrays are too large, or recursion too deep"
-NO_FUNCTION = "a call through a pointer that points to no function"
-NULL = "null pointer"
 
 
 @pytest.mark.parametrize(
@@ -259,24 +257,21 @@ NULL = "null pointer"
         ('while (n) printf("%d\\n", i);', "TIMEOUT", "did not return within"),
         ("if (i < n) out[i] = deep(i);", "CRASHED", TOO_DEEP),
         ("volatile float local[100000]; local[i] = 1; if (i < n) out[i] = local[99999 - i];", "CRASHED", TOO_DEEP),
-        ("auto* local = (volatile char*)__builtin_alloca(n * 20000); local[0] = 1;", "CRASHED", TOO_DEEP),
-        ("exit(0);", "CRASHED", "exit"),
-        ("abort();", "CRASHED", "abort"),
+        ("volatile char local[n]; local[i] = 1; if (i < n) out[i] = local[0];", "COMPILE_ERROR", "variable length"),
+        ("exit(0);", "COMPILE_ERROR", "exit is called, but no device function"),
+        ("abort();", "COMPILE_ERROR", "abort is called, but no device function"),
         ("__trap();", "CRASHED", "__trap() in line 10"),
-        ("__builtin_trap();", "CRASHED", "a statement that must not be reached"),
         ("assert(i < 5);", "RUNTIME_ERROR", "vector_add.cu:10: assertion `i < 5` failed"),
         ("if (i < n) out[i] = 7 / (n - 300);", "CRASHED", "integer division by zero"),
         ("throw 1;", "COMPILE_ERROR", "exception"),
-        ("*(volatile float*)nullptr = 1;", "OUT_OF_BOUNDS", NULL),
-        ("if (i < n) out[i] = ((volatile float*)nullptr)[i];", "OUT_OF_BOUNDS", NULL),
+        ("*(volatile float*)nullptr = 1;", "OUT_OF_BOUNDS", "address 0x0"),
+        ("if (i < n) out[i] = ((volatile float*)nullptr)[i];", "OUT_OF_BOUNDS", "address 0x0"),
         ("*(volatile float*)0x7f0000000000 = 1;", "OUT_OF_BOUNDS", "0x7f0000000000"),
         ("*(volatile float*)0xdeadbeefdeadbeef = 1;", "OUT_OF_BOUNDS", "0xdeadbeefdeadbeef"),
         ("if (i < n) out[i] = ((volatile float*)0xdeadbeefdeadbe00)[i];", "OUT_OF_BOUNDS", "0xdeadbeefdeadbe00"),
         ("volatile long far = 1l << 61; out[far] = 1;", "OUT_OF_BOUNDS", ""),
-        ("*(float4*)(out + 1) = float4();", "MISALIGNED_ACCESS", ""),
-        ("void (*volatile function)(int) = nullptr; function(i);", "CRASHED", NO_FUNCTION),
-        ("auto* volatile function = (void (*)(int))out; function(i);", "CRASHED", NO_FUNCTION),
-        ("auto* volatile function = (void (*)(int))0xdeadbeefdeadbeef; function(i);", "CRASHED", NO_FUNCTION),
+        ("*(float4*)(out + 1) = make_float4(1, 2, 3, 4);", "MISALIGNED_ACCESS", ""),
+        ("void (*volatile function)(int) = nullptr; function(i);", "COMPILE_ERROR", "pointers to functions"),
         ("memset(out + (1l << 33), 0, 100000);", "OUT_OF_BOUNDS", ""),
     ],
 )
@@ -338,17 +333,18 @@ def test_compilation_that_is_killed_leaves_no_file(tmp_path: Path, monkeypatch: 
     cache, slow = tmp_path / "cache", tmp_path / "slow"
     cache.mkdir()
     shutil.copy(toolchain.runtime_library(), cache)
-    slow.write_text(f'#!/bin/sh\ncase "$*" in *cuda_runtime.h*) sleep 60;; esac\nexec {toolchain.compiler()} "$@"\n')
+    slow.write_text(
+        f'#!/bin/sh\ncase "$*" in *cuda_runtime.h*" -o "*) sleep 60;; esac\nexec {toolchain.compiler()} "$@"\n'
+    )
     slow.chmod(0o755)
     monkeypatch.setenv("CXX", str(slow))
     monkeypatch.setenv("PAGEDLAB_CACHE", str(cache))
     monkeypatch.setattr(toolchain, "CACHE", cache)
     device = start_device(cores=1)
-    before = {path.name for path in cache.iterdir()}
     send_frame(device.channel, {"verb": "compile", "source": "", "options": [], "include_dirs": []})
     deadline = time.monotonic() + 10
     while not list(cache.glob("unfinished-*")) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert list(cache.glob("unfinished-*"))
     device.kill()
-    assert {path.name for path in cache.iterdir()} == before
+    assert not list(cache.glob("unfinished-*"))

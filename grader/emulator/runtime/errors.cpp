@@ -104,7 +104,7 @@ struct Fault {
 
 Fault explain(int signal_number, const siginfo_t* info, ucontext_t* context) {
     if (signal_number == SIGFPE) return {LAUNCH_FAILED, "integer division by zero"};
-    if (signal_number == SIGABRT) return {LAUNCH_FAILED, "the C library was called and gave up (abort)"};
+    if (signal_number == SIGABRT) return {LAUNCH_FAILED, "the emulator gave up (abort)"};
     if (signal_number == SIGILL || signal_number == SIGTRAP)
         return {LAUNCH_FAILED, "a statement that must not be reached"};
     const void* address = info->si_addr;
@@ -155,12 +155,6 @@ void handle(int signal_number, siginfo_t* info, void* context_pointer) {
     memcpy(&instruction(context), scheduler + ENTRY_WORD * sizeof(void*), sizeof(void*));
     const char* stack_pointer = scheduler + POPPED_BYTES;
     memcpy(&stack(context), &stack_pointer, sizeof stack_pointer);
-}
-
-void tell_of_exit() {
-    if (running_block == nullptr || running_block->launch() == nullptr) return;
-    send_crash(running_block->launch()->name, {LAUNCH_FAILED, "it called exit"});
-    _exit(1);
 }
 
 }  // namespace
@@ -246,7 +240,6 @@ void pagedlab_catch_faults(int control) {
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     for (int signal_number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
         sigaction(signal_number, &action, nullptr);
-    atexit(tell_of_exit);
 #ifdef PR_SET_PTRACER
     const char* debugged = getenv("PAGEDLAB_DEBUG_KERNELS");
     if (debugged != nullptr && *debugged == '1') prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
