@@ -27,7 +27,8 @@ uint64_t first_bits(size_t count) {
     return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
 }
 
-bool is_any_set(const uint64_t* bits, size_t offset, size_t count) {
+inline bool is_any_set(const uint64_t* bits, size_t offset, size_t count) {
+    if (offset % 64 + count <= 64) return (bits[offset / 64] >> offset % 64 & first_bits(count)) != 0;
     for (; count > 64; offset += 64, count -= 64) {
         if (bits_at(bits, offset) != 0) return true;
     }
@@ -78,7 +79,8 @@ void Checker::begin_block(unsigned num_threads) {
     static_shared_ = launch_->shared_anchor() - launch_->anchor_offset;
     block_first_ = barrier_ = ++tick_;
     blocks_.push_back({tick_, block_index});
-    last_fence_ = 0;
+    fenced_.clear();
+    covered_.assign(num_threads, 0);
     acquired_.clear();
     std::fill_n(stamps_, num_threads, tick_);
     std::fill_n(worked_, num_threads, false);
@@ -139,7 +141,7 @@ void Checker::check_global(Access& access) {
         report(OUT_OF_BOUNDS, access);
         return;  // what it does to memory that is there does no harm; other memory is protected
     }
-    if (access.kind == ATOMIC) note_atomic(access.address);
+    if (access.kind == ATOMIC) note_atomic(access.address, access.slot.thread);
     const uintptr_t end = access.offset + access.bytes;
     for (uintptr_t at = access.offset; at < end;) {
         const size_t offset = at % PAGE, bytes = std::min(end - at, PAGE - offset);
@@ -188,71 +190,66 @@ void Checker::index(unsigned thread, const char* array, int64_t index, int line)
 
 // Initialisation and races
 
-void Checker::check_bytes(Cell* cells, uint64_t* unwritten, size_t offset, size_t bytes,
-                          const Access& access) {
-    const bool is_aligned = access.kind == UNALIGNED_LOAD || access.kind == UNALIGNED_STORE ||
-                            number_of(access.address) % access.bytes == 0;
-    if (!is_aligned) report(MISALIGNED_ACCESS, access);
-    if (is_load(access.kind) || access.kind == ATOMIC) {
-        if (is_any_set(unwritten, offset, bytes)) report(UNINITIALISED_READ, access);
-    }
-    if (!is_load(access.kind)) set_bits(unwritten, offset, bytes, false);
-    Access part = access;
-    for (size_t cell = offset / CELL; cell <= (offset + bytes - 1) / CELL; cell++) {
-        part.slot.bytes = 3;
-        if (cell * CELL < offset) part.slot.bytes &= 2;
-        if (cell * CELL + 1 >= offset + bytes) part.slot.bytes &= 1;
-        check_cell(cells[cell], part);
-    }
-}
-
-void Checker::check_cell(Cell& cell, const Access& access) {
-    if (conflicts(cell.writer, access))
-        report_race(cell.writer, cell.writer.is_atomic ? ATOMIC : STORE, access);
-    if (is_load(access.kind)) {
-        note_load(cell, access);
-        return;
-    }
-    for (const Slot& reader : cell.readers) {
-        if (conflicts(reader, access)) report_race(reader, LOAD, access);
-    }
-    const unsigned bytes = access.slot.bytes;
-    if ((cell.readers[0].bytes & ~bytes) == 0 && (cell.readers[1].bytes & ~bytes) == 0) {
-        cell.readers[0].stamp = cell.readers[1].stamp = 0;
-    }
-    const Slot& writer = cell.writer;
-    // Of the same thread's plain store others need to know, more than of the atomic that follows it.
-    if (access.kind == ATOMIC && !writer.is_atomic && writer.thread == access.slot.thread &&
-        writer.stamp >= barrier_)
-        return;
-    const bool extends = writer.thread == access.slot.thread && writer.stamp == access.slot.stamp &&
-                         writer.is_atomic == access.slot.is_atomic;
-    const unsigned kept = extends ? writer.bytes : 0u;
-    cell.writer = access.slot;
-    cell.writer.bytes = (bytes | kept) & 3;
+inline bool Checker::conflicts(Slot earlier, Slot slot, uint32_t first_stamp) const {
+    return earlier.stamp >= first_stamp && (earlier.bytes & slot.bytes) != 0 &&
+           !(earlier.is_atomic && slot.is_atomic) && !is_ordered(earlier, slot.thread);
 }
 
 // A reader whose load comes before this one is not needed any more: who is ordered after this one is after it too.
-void Checker::note_load(Cell& cell, const Access& access) {
+inline void Checker::note_load(Cell& cell, Slot slot, uint32_t first_stamp) {
     for (Slot& reader : cell.readers) {
-        if (reader.stamp < access.first_stamp || is_ordered(reader, access.slot.thread)) {
-            const bool extends = reader.thread == access.slot.thread && reader.stamp == access.slot.stamp;
-            const unsigned kept = extends ? reader.bytes : 0u;
-            reader = access.slot;
-            reader.bytes = (access.slot.bytes | kept) & 3;
+        if (reader.stamp < first_stamp || is_ordered(reader, slot.thread)) {
+            const bool extends = reader.thread == slot.thread && reader.stamp == slot.stamp;
+            reader = extends ? slot.with(reader.bytes) : slot;
             return;
         }
     }
     // Of readers at the same time two are kept, of different warps where there are.
     const bool of_one_warp = cell.readers[0].thread / WARP == cell.readers[1].thread / WARP &&
                              cell.readers[0].stamp >= block_first_ && cell.readers[1].stamp >= block_first_;
-    if (of_one_warp && access.slot.thread / WARP != cell.readers[0].thread / WARP)
-        cell.readers[1] = access.slot;
+    if (of_one_warp && slot.thread / WARP != cell.readers[0].thread / WARP) cell.readers[1] = slot;
 }
 
-bool Checker::conflicts(const Slot& earlier, const Access& access) const {
-    return earlier.stamp >= access.first_stamp && (earlier.bytes & access.slot.bytes) != 0 &&
-           !(earlier.is_atomic && access.slot.is_atomic) && !is_ordered(earlier, access.slot.thread);
+// `slot`: the access, with the bytes of this cell. By value: it stays in a register.
+inline void Checker::check_cell(Cell& cell, Slot slot, const Access& access) {
+    if (conflicts(cell.writer, slot, access.first_stamp))
+        report_race(cell.writer, cell.writer.is_atomic ? ATOMIC : STORE, access);
+    if (is_load(access.kind)) {
+        note_load(cell, slot, access.first_stamp);
+        return;
+    }
+    for (const Slot& reader : cell.readers) {
+        if (conflicts(reader, slot, access.first_stamp)) report_race(reader, LOAD, access);
+    }
+    if ((cell.readers[0].bytes & ~slot.bytes) == 0 && (cell.readers[1].bytes & ~slot.bytes) == 0) {
+        cell.readers[0].stamp = cell.readers[1].stamp = 0;
+    }
+    const Slot writer = cell.writer;
+    // Of the same thread's plain store others need to know, more than of the atomic that follows it.
+    if (access.kind == ATOMIC && !writer.is_atomic && writer.thread == slot.thread &&
+        writer.stamp >= barrier_)
+        return;
+    const bool extends =
+        writer.thread == slot.thread && writer.stamp == slot.stamp && writer.is_atomic == slot.is_atomic;
+    cell.writer = extends ? slot.with(writer.bytes) : slot;
+}
+
+void Checker::check_bytes(Cell* cells, uint64_t* unwritten, size_t offset, size_t bytes,
+                          const Access& access) {
+    const bool is_aligned = access.kind == UNALIGNED_LOAD || access.kind == UNALIGNED_STORE ||
+                            (number_of(access.address) & (access.bytes - 1)) == 0;
+    if (!is_aligned) report(MISALIGNED_ACCESS, access);
+    if (is_load(access.kind) || access.kind == ATOMIC) {
+        if (is_any_set(unwritten, offset, bytes)) report(UNINITIALISED_READ, access);
+    }
+    if (!is_load(access.kind)) set_bits(unwritten, offset, bytes, false);
+    Slot slot = access.slot;
+    for (size_t cell = offset / CELL; cell <= (offset + bytes - 1) / CELL; cell++) {
+        slot.bytes = 3;
+        if (cell * CELL < offset) slot.bytes &= 2;
+        if (cell * CELL + 1 >= offset + bytes) slot.bytes &= 1;
+        check_cell(cells[cell], slot, access);
+    }
 }
 
 // What global memory holds
@@ -273,7 +270,7 @@ void Checker::forget() {
 
 Checker::Page& Checker::page(uintptr_t address) {
     const uintptr_t number = address / PAGE;
-    auto& known = known_pages_[number % std::size(known_pages_)];
+    auto& known = known_pages_[(number ^ number >> 8) % std::size(known_pages_)];
     if (known.first != number) known = {number, &pages_[number]};
     return *known.second;
 }

@@ -49,6 +49,10 @@ class Checker {
     struct Slot {
         uint32_t stamp;
         uint32_t thread : 10, is_atomic : 1, bytes : 2, site : 19;
+
+        Slot with(unsigned more_bytes) const {
+            return {stamp, thread, is_atomic, (bytes | more_bytes) & 3, site};
+        }
     };
     struct Cell {
         Slot writer, readers[2];
@@ -67,20 +71,31 @@ class Checker {
         size_t offset;         // in the shared space; in global memory the address
         uint32_t first_stamp;  // what was before does not matter
     };
+    // What a thread's last fence lets others see once an atomic follows it: accesses stamped before …
+    struct Fence {
+        uint32_t tick, barrier;  // the fence itself, of its own; the block's last barrier, of all threads
+        uint32_t lanes[WARP];    // and of its warp's lanes, the last time that it met them
+    };
     struct Release {
-        uint32_t block, fence;  // the ticks at which the block began, and at its last fence before
+        uint32_t block;                 // the tick at which it began
+        std::vector<uint32_t> covered;  // of each thread the accesses stamped before that can be seen
     };
 
     void check_shared(Access& access, size_t at);
     void check_global(Access& access);
     void check_elsewhere(Access& access);
     void check_bytes(Cell* cells, uint64_t* unwritten, size_t offset, size_t bytes, const Access& access);
-    void check_cell(Cell& cell, const Access& access);
-    void note_load(Cell& cell, const Access& access);
-    bool conflicts(const Slot& earlier, const Access& access) const;
-    bool is_ordered(const Slot& earlier, unsigned thread) const;
+    void check_cell(Cell& cell, Slot slot, const Access& access);
+    void note_load(Cell& cell, Slot slot, uint32_t first_stamp);
+    bool conflicts(Slot earlier, Slot slot, uint32_t first_stamp) const;
+    bool is_ordered(Slot earlier, unsigned thread) const {
+        if (earlier.stamp < block_first_) return is_released(earlier);
+        if (earlier.thread == thread || earlier.stamp < barrier_) return true;
+        return earlier.thread / WARP == thread / WARP && seen(thread, earlier.thread) > earlier.stamp;
+    }
     bool is_released(const Slot& earlier) const;
-    void note_atomic(const void* address);
+    void note_atomic(const void* address, unsigned thread);
+    void cover(std::vector<uint32_t>& covered, unsigned thread) const;
     void report_race(const Slot& earlier, AccessKind earlier_kind, const Access& access);
     void settle() {
         if (pending_.bytes != 0) settle_store();
@@ -102,7 +117,9 @@ class Checker {
     uint32_t lane_met_[MAX_WARPS][WARP][WARP] = {};
     bool worked_[MAX_THREADS];
 
-    uint32_t last_fence_ = 0;
+    Fence fences_[MAX_THREADS] = {};
+    std::vector<unsigned> fenced_;   // threads that ran a fence since the last barrier
+    std::vector<uint32_t> covered_;  // by the fences before it
     std::unordered_map<const void*, std::vector<Release>> releases_;  // by the atomic variable
     std::vector<const void*> acquired_;                               // by the running block
 

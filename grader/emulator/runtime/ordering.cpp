@@ -5,40 +5,57 @@
 
 namespace pagedlab {
 
-bool Checker::is_ordered(const Slot& earlier, unsigned thread) const {
-    if (earlier.stamp < block_first_) return is_released(earlier);
-    if (earlier.thread == thread || earlier.stamp < barrier_) return true;
-    return earlier.thread / WARP == thread / WARP && seen(thread, earlier.thread) > earlier.stamp;
-}
-
 uint32_t Checker::seen(unsigned thread, unsigned other) const {
     const unsigned warp = thread / WARP;
     return std::max(warp_met_[warp], lane_met_[warp][thread % WARP][other % WARP]);
 }
 
-// Another block's access comes before this block's when that one ran a fence and then an atomic on a variable on which
-// this block ran an atomic later: the way in which the last block of a launch may use the results of all.
+// Another block's access comes before this block's when a fence came after it there, then an atomic, and then here an
+// atomic on the same variable: the way in which the last block of a launch may use the results of all.
 bool Checker::is_released(const Slot& earlier) const {
     for (const void* variable : acquired_) {
         for (const Release& release : releases_.at(variable)) {
-            if (release.block <= earlier.stamp && earlier.stamp < release.fence) return true;
+            if (release.block <= earlier.stamp && earlier.thread < release.covered.size() &&
+                earlier.stamp < release.covered[earlier.thread])
+                return true;
         }
     }
     return false;
 }
 
-void Checker::note_atomic(const void* address) {
+void Checker::note_atomic(const void* address, unsigned thread) {
     std::vector<Release>& releases = releases_[address];
     if (std::find(acquired_.begin(), acquired_.end(), address) == acquired_.end())
         acquired_.push_back(address);
-    if (last_fence_ == 0) return;
-    if (releases.empty() || releases.back().block != block_first_) releases.push_back({block_first_, 0});
-    releases.back().fence = last_fence_;
+    std::vector<uint32_t> covered = covered_;
+    for (const unsigned other : fenced_) {
+        const bool is_warps = other / WARP == thread / WARP && seen(thread, other) > fences_[other].tick;
+        if (other == thread || is_warps) cover(covered, other);
+    }
+    if (std::all_of(covered.begin(), covered.end(), [](uint32_t stamp) { return stamp == 0; })) return;
+    if (releases.empty() || releases.back().block != block_first_)
+        releases.push_back({block_first_, covered});
+    std::vector<uint32_t>& known = releases.back().covered;
+    for (size_t t = 0; t < covered.size(); t++) known[t] = std::max(known[t], covered[t]);
+}
+
+// Adds what a thread's last fence covers.
+void Checker::cover(std::vector<uint32_t>& covered, unsigned thread) const {
+    const Fence& fence = fences_[thread];
+    for (uint32_t& stamp : covered) stamp = std::max(stamp, fence.barrier);
+    const size_t first = thread / WARP * WARP, end = std::min(first + WARP, covered.size());
+    for (size_t t = first; t < end; t++) covered[t] = std::max(covered[t], fence.lanes[t - first]);
 }
 
 void Checker::fence(unsigned thread) {
     settle();
-    last_fence_ = stamps_[thread] = ++tick_;
+    Fence& fence = fences_[thread];
+    if (fence.tick < barrier_) fenced_.push_back(thread);
+    fence.tick = stamps_[thread] = ++tick_;
+    fence.barrier = barrier_;
+    const unsigned first = thread / WARP * WARP;
+    for (unsigned lane = 0; lane < WARP; lane++) fence.lanes[lane] = seen(thread, first + lane);
+    fence.lanes[thread - first] = tick_;
 }
 
 void Checker::meet(unsigned warp, unsigned lanes, bool everybody) {
@@ -66,6 +83,8 @@ void Checker::meet(unsigned warp, unsigned lanes, bool everybody) {
 
 void Checker::open_barrier() {
     settle();
+    for (const unsigned thread : fenced_) cover(covered_, thread);
+    fenced_.clear();
     barrier_ = ++tick_;
     std::fill_n(stamps_, MAX_THREADS, tick_);
 }
