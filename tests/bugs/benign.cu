@@ -183,3 +183,22 @@ extern "C" __global__ void locals(float* out, const float* x, int shift) {
     const float4 v = make_float4(turned[0], turned[1], turned[2], turned[3]);
     reinterpret_cast<float4*>(out)[threadIdx.x] = v;
 }
+
+// One lane's fence is about all lanes that have met before it; the last warp to arrive uses what every warp has left.
+extern "C" __global__ void fence_of_a_warp(float* out, float* parts, int* num_done, const float* x) {
+    const int lane = threadIdx.x % 32, warp = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    const int num_warps = gridDim.x * (blockDim.x / 32);
+    parts[32 * warp + lane] = 2 * x[lane];
+    __syncwarp();
+    int num_before = 0;
+    if (lane == 0) {
+        __threadfence();
+        num_before = atomicAdd(num_done, 1);
+        __threadfence();
+    }
+    num_before = __shfl_sync(ALL_LANES, num_before, 0);
+    if (num_before < num_warps - 1) return;
+    float sum = 0;
+    for (int w = 0; w < num_warps; w++) sum += parts[32 * w + lane];
+    out[lane] = sum;
+}

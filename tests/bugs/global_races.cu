@@ -168,3 +168,21 @@ extern "C" __global__ void parts_of_all_threads(float* out, float* parts, int* n
     }
     out[threadIdx.x] = sum;
 }
+
+// The first thread's fence is about its own part; of the others' it knows nothing without a barrier.
+extern "C" __global__ void fence_of_one_thread(float* out, float* parts, int* num_done, const float* x) {
+    __shared__ bool is_last;
+    parts[blockIdx.x * blockDim.x + threadIdx.x] = 2 * x[threadIdx.x];  // (1)
+    FIX(__syncthreads();)
+    if (threadIdx.x == 0) {
+        __threadfence();
+        is_last = atomicAdd(num_done, 1) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (!is_last) return;
+    float sum = 0;
+    for (int b = 0; b < gridDim.x; b++) {
+        sum += parts[b * blockDim.x + threadIdx.x];  // (2)
+    }
+    out[threadIdx.x] = sum;
+}
