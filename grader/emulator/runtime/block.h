@@ -34,7 +34,8 @@ struct Thread {
     uint64_t value, result;
 };
 
-constexpr unsigned WHOEVER_COMES = 0;  // the mask of a meeting that ends when no thread of the block can go on
+constexpr unsigned WHOEVER_COMES =
+    0;  // the mask of a meeting that ends when no thread of the block can go on
 
 // Lanes of one warp in one collective operation; complete when no lane of the mask is missing that still runs.
 struct Meeting {

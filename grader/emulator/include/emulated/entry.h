@@ -23,7 +23,8 @@ struct Layout {
     constexpr Layout() {
         unsigned i = 0;
         ((bytes = (bytes + alignof(Types) - 1) / alignof(Types) * alignof(Types),
-          arguments[i++] = {sizeof(Types), bytes, element_of<Types>(), kind_of<Types>()}, bytes += sizeof(Types)),
+          arguments[i++] = {sizeof(Types), bytes, element_of<Types>(), kind_of<Types>()},
+          bytes += sizeof(Types)),
          ...);
     }
 };

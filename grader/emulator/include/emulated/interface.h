@@ -11,7 +11,7 @@ namespace pagedlab {
 
 struct Argument {
     unsigned size, offset, element;  // element: bytes of what a pointer points to
-    char kind;  // p pointer, i integer, f floating point, s anything else
+    char kind;                       // p pointer, i integer, f floating point, s anything else
 };
 
 struct Kernel {
