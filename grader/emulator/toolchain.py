@@ -56,7 +56,7 @@ _GCC_INSTRUMENTED = (
 )  # fmt: skip
 _CLANG = ("-Wno-unused-command-line-argument",)
 _CLANG_INSTRUMENTED = (
-    "-fsanitize=array-bounds", "-mllvm", "-tsan-instrument-read-before-write=1",
+    "-fdebug-default-version=4", "-fsanitize=array-bounds", "-mllvm", "-tsan-instrument-read-before-write=1",
     "-mllvm", "-tsan-instrument-func-entry-exit=0",
 )  # fmt: skip
 _NVCC_ONLY = re.compile(
