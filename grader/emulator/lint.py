@@ -70,6 +70,7 @@ ONLY_DEVICE = "a kernel can call CUDA's device functions and its own only"
 _COMMENT = re.compile(
     _RAW_STRING + r"""|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|//[^\n]*|/\*.*?(?:\*/|\Z)""", re.DOTALL
 )
+_NOT_COMPILED = re.compile(r"^#(?:define|undef|include|include_next|import)\b.*$", re.MULTILINE)
 
 
 class Token(NamedTuple):
@@ -80,7 +81,7 @@ class Token(NamedTuple):
 
 
 class Foreign(NamedTuple):
-    """Text that a header of the system or of the kit's gave where the student's text included it."""
+    """Lines that a header of the system or of the kit's gave where the student's text included it."""
 
     include: Token
     lines: list[str]
@@ -89,49 +90,56 @@ class Foreign(NamedTuple):
 class Preprocessed(NamedTuple):
     own: list[Token]
     foreign: list[Foreign]
+    text: str
+    """All of it, to be compiled."""
 
 
-def check_text(plain: Sequence[str], instrumented: Sequence[str], text: str) -> None:
-    """Look at what two compiler commands make of a source. Raises SourceError."""
+def check_text(plain: Sequence[str], instrumented: Sequence[str], text: str) -> list[tuple[str, str]]:
+    """Look at what two compiler commands make of a source. Raises SourceError.
+
+    Returns of each its text, preprocessed, and what the compiler said. What was looked at is what must be compiled:
+    files, and what __has_include says of them, may change from one moment to the next.
+    """
     _check_directives(text, "kernel.cu")
     with ThreadPoolExecutor(2) as pool:
-        (output, log), (other, other_log) = pool.map(
+        (output, log, status), (other, other_log, other_status) = pool.map(
             lambda command: _preprocessed(command, text), (plain, instrumented)
         )
     folders = [Path(part[2:]).resolve() for part in plain if part.startswith("-I")]
     program = _scan(output, folders)
-    if log:
+    if status:
         timed = re.search(r'^(.+:\d+):\d+: error: macro "(\w+)" might prevent', log, re.MULTILINE)
         raise SourceError(f"{timed[1]}: error: {timed[2]} differs from one compilation to the next\n" if timed else log)
-    if other_log:
+    if other_status:
         where = re.search(r"^(.+:\d+):\d+: (?:fatal )?error:", other_log, re.MULTILINE)
         raise SourceError(f"{where[1] if where else 'kernel.cu'}: error: {_SAME}\n")
-    _compare(program.own, _scan(other, folders).own)
+    other_program = _scan(other, folders)
+    _compare(program.own, other_program.own)
     for i in range(len(program.own)):
         _check_token(program.own, i)
     _compare_foreign(plain, program.foreign)
+    return [(program.text, log), (other_program.text, other_log)]
 
 
 # Preprocessing
 
 
-def _preprocessed(command: Sequence[str], text: str) -> tuple[str, str]:
-    """What a compiler command makes of a text without compiling it, with the directives in it; else its messages."""
-    swapped = ["-imacros" if part == "-include" else part for part in command]
+def _preprocessed(command: Sequence[str], text: str) -> tuple[str, str, int]:
+    """What a compiler command makes of a text without compiling it, with the directives in it; messages; exit code."""
     result = subprocess.run(
-        [*swapped, "-E", "-dDI", "-Werror=date-time", "-x", "c++", "-"],
+        [*command, "-E", "-dDI", "-Werror=date-time", "-x", "c++", "-"],
         input=text.encode(),
         capture_output=True,
         env={**os.environ, "LC_ALL": "C"},
     )
-    log = result.stderr if result.returncode else b""
-    return result.stdout.decode("utf-8", "replace"), log.decode("utf-8", "replace")
+    return result.stdout.decode("utf-8", "replace"), result.stderr.decode("utf-8", "replace"), result.returncode
 
 
 def _scan(output: str, folders: Sequence[Path]) -> Preprocessed:
     """The student's tokens, and what foreign headers gave, by the compiler's marks of where a file begins and ends."""
     own: list[Token] = []
     foreign: list[Foreign] = []
+    kept: list[str] = []
     file, line, position = "kernel.cu", 1, 0
     while position < len(output):
         match = _TOKEN.match(output, position)
@@ -142,16 +150,23 @@ def _scan(output: str, folders: Sequence[Path]) -> Preprocessed:
             if match.lastgroup != "blank" and not file.startswith("<"):  # in "<built-in>" the compiler speaks
                 own.append(Token(match[0].strip(), str(match.lastgroup), file, line))
             line += match[0].count("\n")
+            kept.append("" if _NOT_COMPILED.match(match[0]) else match[0])
             continue
         flags = marker[3].split()
         include = own[-1] if own else Token("", "directive", file, line)
         if "1" in flags and _is_foreign(marker[2], flags):
             position, marker = _end_of_file(output, match.start())
-            foreign.append(_foreign_text(output[match.start() : position], include, is_own=bool(own)))
+            given = output[match.start() : position]
+            kept.append(_NOT_COMPILED.sub("", given))
+            foreign.append(_foreign_text(given, include, is_own=bool(own)))
+            line = int(marker[1]) - 1
+            file = marker[2]
+            continue
         elif "1" in flags:
             _check_own_header(Path(marker[2]), folders, include)
+        kept.append(match[0])
         file, line = marker[2], int(marker[1]) - 1
-    return Preprocessed(own, foreign)
+    return Preprocessed(own, foreign, "".join(kept))
 
 
 def _is_foreign(name: str, flags: Sequence[str]) -> bool:
@@ -218,7 +233,7 @@ def _compare_foreign(command: Sequence[str], foreign: Sequence[Foreign]) -> None
         return
     text = "".join(f"{part.include.text}\n" for part in included)
     clean: list[list[str]] = []
-    output, _ = _preprocessed(command, f'#line 1 "kernel.cu"\n{text}')
+    output, *_ = _preprocessed(command, f'#line 1 "kernel.cu"\n{text}')
     with contextlib.suppress(SourceError):  # of a file that is no foreign header after all
         clean = [part.lines for part in _scan(output, []).foreign if part.include.text.startswith("#include")]
     for part, lines in itertools.zip_longest(included, clean):

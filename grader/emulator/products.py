@@ -18,9 +18,9 @@ FLAGS = ("-Werror=vla", *(f"-fno-builtin-{name}" for name in _NOT_BUILT_IN))
 DUMP = "-fdump-tree-optimized-lineno-uid"
 """The option of g++ that names the file for the text of `check_calls`."""
 
-_PLACE = re.compile(r"\[([^\]\n]*:\d+):\d+\] ")
+_PLACE = re.compile(r"\[([^\]\n]*:\d+):\d+(?: discrim \d+)?\] ")
 _INDIRECT_CALL = re.compile(
-    r'\s*(?:[^"=]*? = (?:\{v\} )?)?(?:OBJ_TYPE_REF\(.*?\)|<<< Unknown tree.*?>>>|[\w.]*_\d+(?:\(D\))?) \('
+    r'\s*(?:[^"=]*? = (?:\{v\} )?)?(?:OBJ_TYPE_REF\(.*?\)|<<< Unknown tree.*?>>>|[\w.$]*_\d+(?:\(\w+\))*) \('
 )
 _MATH = (
     "a?(?:cos|sin|tan)h?|atan2|cbrt|ceil|copysign|erfc?|exp(?:10|2|m1)?|fabs|fdim|floor|fm(?:a|ax|in|od)|frexp|hypot|"

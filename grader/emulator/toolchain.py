@@ -190,11 +190,11 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
     if facts is None:
         try:
             text, kernels, constants = rewrite(source)
-            text = macros + text
-            if not instrumented:
-                lint.check_text(command, [compiler(), *_flags(True), *command[len(_flags(False)) + 1 :]], text)
+            own_part = command[len(_flags(instrumented)) + 1 :]
+            both = [[compiler(), *flags, *_read_header(flags), *own_part] for flags in (_flags(False), _flags(True))]
+            text, said = lint.check_text(*both, macros + text)[instrumented]
             kept = _kept_source(path.with_suffix(""), source) if DEBUG else ()
-            log = _checked([*command, *_read_header(_flags(instrumented)), *kept], text, path, not instrumented)
+            log = said + _checked([*command, *kept], text, path, not instrumented)
         except SourceError as error:
             raise CompileError(str(error), command) from None
         name = re.search(r'#\s*line\s+\d+\s+"([^"]*)"', source)
@@ -207,12 +207,13 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
 
 
 def _checked(command: Sequence[str], text: str, path: Path, is_plain: bool) -> str:
-    """Compile a module and look for what kernels must not do; returns what the compiler said besides."""
+    """Compile preprocessed text and look for what kernels must not do; returns what the compiler said besides."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix=f"unfinished-{os.getpid()}-") as folder:
         calls = Path(folder, "calls")
         dumped = (f"{products.DUMP}={calls}",) if is_plain and not DEBUG and "clang" not in _version() else ()
-        log = _compile([*command, *dumped, "-x", "c++", "-"], text, path)
+        at = command.index("-include")
+        log = _compile([*command[:at], *command[at + 2 :], *dumped, "-x", "c++-cpp-output", "-"], text, path)
         dump = calls.read_text("utf-8", "replace") if dumped else ""
     products.check_calls(dump)
     products.check_object(read_object(path.read_bytes()), dump)
@@ -264,7 +265,7 @@ def _read_header(flags: Sequence[str]) -> tuple[str, ...]:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         _compile([compiler(), *flags, "-c", "-x", "c++-header", str(HEADERS / "cuda_runtime.h")], "", path)
-    return ("-iquote", str(path.parent))
+    return ("-iquote", str(path.parent), "-fpch-preprocess")
 
 
 def _compiler_options(options: Sequence[str]) -> list[str]:

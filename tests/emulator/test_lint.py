@@ -211,6 +211,20 @@ def test_own_headers_are_accepted(cache: Path, tmp_path: Path) -> None:
     assert compiled(source, folders=(tmp_path / "kernels",)) == ""
 
 
+def test_what_was_looked_at_is_compiled(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = tmp_path / "own.h"
+    header.write_text("#define ANSWER 1\n")
+    look = lint.check_text
+
+    def look_and_change(*arguments: Any) -> list[tuple[str, str]]:
+        texts = look(*arguments)
+        header.write_text("#define ANSWER quiet()\n")
+        return texts
+
+    monkeypatch.setattr(lint, "check_text", look_and_change)
+    assert compiled("#include <own.h>\nKERNEL { x[0] = ANSWER; }", folders=(tmp_path,)) == ""
+
+
 def test_a_module_in_the_cache_is_not_looked_at_again(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled("KERNEL { x[0] = 1; }")
     monkeypatch.delattr(lint, "check_text")
