@@ -5,9 +5,12 @@ a stale pointer meets poison and not somebody else's numbers. What was never all
 can large allocations that were freed.
 """
 
+import contextlib
 import ctypes
+import fcntl
 import mmap
 import os
+import struct
 import sys
 from bisect import bisect_right, insort
 from collections import deque
@@ -23,6 +26,7 @@ CHUNK = 1 << 20
 FOR_SMALL = 1 << 30  # addresses at the file's end that no large allocation gets
 POISON = 0xFF
 _PROT_NONE, _REMOVE, _FIXED = 0, 9, 0x10
+_PUNCH_HOLE = 99  # of macOS's fcntl
 _READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 
 _libc = ctypes.CDLL(None)
@@ -84,7 +88,7 @@ class Arena:
         del self._begins[bisect_right(self._begins, begin) - 1]
         self.used -= size
         if size >= LARGE:
-            _libc.madvise(begin, _extent(size, GAP), _REMOVE)
+            self._release(begin, _extent(size, GAP))
             _libc.mprotect(begin, _extent(size, GAP), _PROT_NONE)
         else:
             _poison(begin, size)
@@ -149,17 +153,28 @@ class Arena:
     def _first_nonzero(self, position: int, end: int) -> int | None:
         """The position in the file of the first byte before `end` that is not 0."""
         while position < end:
-            try:
-                position = os.lseek(self._file, position, os.SEEK_DATA)
-            except OSError:  # nothing but a hole up to the file's end
-                return None
-            stop = min(os.lseek(self._file, position, os.SEEK_HOLE), position + CHUNK, end)
+            hole = end
+            if sys.platform == "linux":  # elsewhere, what was written through a mapping may pass for a hole
+                try:
+                    position = os.lseek(self._file, position, os.SEEK_DATA)
+                except OSError:  # nothing but a hole up to the file's end
+                    return None
+                hole = os.lseek(self._file, position, os.SEEK_HOLE)
+            stop = min(hole, position + CHUNK, end)
             content = ctypes.string_at(self.base + position, max(stop - position, 0))
             written = content.lstrip(b"\0")
             if written:
                 return stop - len(written)
             position = max(stop, position + 1)
         return None
+
+    def _release(self, begin: int, size: int) -> None:
+        """Give pages of the file back to the system, where it takes them."""
+        if sys.platform == "linux":
+            _libc.madvise(begin, size, _REMOVE)
+            return
+        with contextlib.suppress(OSError):  # macOS: fpunchhole_t
+            fcntl.fcntl(self._file, _PUNCH_HOLE, struct.pack("IIqq", 0, 0, begin - self.base, size))
 
     def fill(self, address: int, element: bytes, count: int) -> None:
         """Repeat the element `count` times from the address on; large zeros take no memory until they are written."""

@@ -356,9 +356,15 @@ ONE_WAY = ("free", "launch", "memset", "copy", "copied", "array", "gemm", "recor
 
 def end_with_owner(control: socket.socket) -> None:
     """End this process when its owner is gone, also in the middle of a kernel that never ends."""
-    waiting = select.poll()
-    waiting.register(control, 0)  # no event but the peer's end, which is always reported
-    waiting.poll()
+    if sys.platform == "darwin":  # whose poll reports no end that was not asked for
+        queue, is_gone = select.kqueue(), False
+        event = select.kevent(control, select.KQ_FILTER_READ, select.KQ_EV_ADD | select.KQ_EV_CLEAR)
+        while not is_gone:
+            is_gone = any(found.flags & select.KQ_EV_EOF for found in queue.control([event], 1))
+    else:
+        waiting = select.poll()
+        waiting.register(control, 0)  # no event but the peer's end, which is always reported
+        waiting.poll()
     os._exit(1)
 
 
