@@ -43,13 +43,14 @@ _KERNEL = (
     "-fno-exceptions",
     "-fno-plt",
     "-fno-semantic-interposition",
+    "-fstack-clash-protection",  # large frames touch every page, so also those of the guard
     *products.FLAGS,
     "-include",
     "cuda_runtime.h",
 )
 _DEBUGGED = ("-O0", "-g3")
 _INSTRUMENTED = ("-O1", "-g1", "-fsanitize=thread", "-DPAGEDLAB_INSTRUMENTED")
-_GCC = ("-fno-gnu-unique", "-fstack-clash-protection")  # large frames touch every page, so also the guard's
+_GCC = ("-fno-gnu-unique",)
 _GCC_INSTRUMENTED = (
     "-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset",
     "-fsanitize=bounds", "-fno-tree-sra", "-fno-ivopts", "--param", "tsan-instrument-func-entry-exit=0",
