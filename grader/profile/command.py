@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
 from grader import UsageError
 from grader.connection import Clock
 from grader.device import choose_device
@@ -13,7 +15,7 @@ from grader.given.contracts import CONTRACTS
 from grader.manifest import Check, Manifest, Stage, join_names, load_manifest
 from grader.profile.launches import Launched, ProfilingWorker, Rehearsal
 from grader.profile.page import page
-from grader.profile.table import kernel_table
+from grader.profile.table import LEGEND, kernel_table
 from grader.report.terminal import Terminal
 from grader.report.text import clean, clean_line
 from grader.stubs import Stub, find_stubs
@@ -58,6 +60,8 @@ def run_profile(options: argparse.Namespace) -> int:
         sources = {name: _source(engine, name) for name in launched}
     for name, found in launched.items():
         terminal.show(*kernel_table(found.profile, found.case, sources[name]))
+    if launched:
+        terminal.show(Text(f"\n{LEGEND}", "dim"))
     for note in notes:
         print(note)
     if not launched:

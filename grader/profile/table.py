@@ -15,6 +15,10 @@ from grader.report.text import clean, clean_line
 GOOD = 0.75
 STYLES = {"good": "green", "fair": "yellow", "poor": "red"}
 
+LEGEND = (
+    "Sectors: of 32 bytes, needed → touched, for one request of a warp. Used: needed / touched. Conflicts: further "
+    "passes over shared memory. Divergent: requests of only some of the lanes that were active."
+)
 COLUMNS = ("Requests", "Bytes", "Sectors", "Used", "Conflicts", "Also")
 
 
