@@ -94,8 +94,8 @@ class Preprocessed(NamedTuple):
     """All of it, to be compiled."""
 
 
-def check_text(plain: Sequence[str], instrumented: Sequence[str], text: str) -> list[tuple[str, str]]:
-    """Look at what two compiler commands make of a source. Raises SourceError.
+def check_text(commands: Sequence[Sequence[str]], text: str) -> list[tuple[str, str]]:
+    """Look at what two compiler commands, plain and instrumented, make of a source. Raises SourceError.
 
     Returns of each its text, preprocessed, and what the compiler said. What was looked at is what must be compiled:
     files, and what __has_include says of them, may change from one moment to the next.
@@ -103,9 +103,9 @@ def check_text(plain: Sequence[str], instrumented: Sequence[str], text: str) -> 
     _check_directives(text, "kernel.cu")
     with ThreadPoolExecutor(2) as pool:
         (output, log, status), (other, other_log, other_status) = pool.map(
-            lambda command: _preprocessed(command, text), (plain, instrumented)
+            lambda command: _preprocessed(command, text), commands
         )
-    folders = [Path(part[2:]).resolve() for part in plain if part.startswith("-I")]
+    folders = [Path(part[2:]).resolve() for part in commands[0] if part.startswith("-I")]
     program = _scan(output, folders)
     if status:
         timed = re.search(r'^(.+:\d+):\d+: error: macro "(\w+)" might prevent', log, re.MULTILINE)
@@ -117,7 +117,7 @@ def check_text(plain: Sequence[str], instrumented: Sequence[str], text: str) -> 
     _compare(program.own, other_program.own)
     for i in range(len(program.own)):
         _check_token(program.own, i)
-    _compare_foreign(plain, program.foreign)
+    _compare_foreign(commands[0], program.foreign)
     return [(program.text, log), (other_program.text, other_log)]
 
 

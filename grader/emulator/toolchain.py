@@ -193,7 +193,7 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
             text, kernels, constants = rewrite(source)
             own_part = command[len(_flags(instrumented)) + 1 :]
             both = [[compiler(), *flags, *_read_header(flags), *own_part] for flags in (_flags(False), _flags(True))]
-            text, said = lint.check_text(*both, macros + text)[instrumented]
+            text, said = lint.check_text(both, macros + text)[instrumented]
             kept = _kept_source(path.with_suffix(""), source) if DEBUG else ()
             log = said + _checked([*command, *kept], text, path, not instrumented)
         except SourceError as error:
