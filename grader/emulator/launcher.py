@@ -28,7 +28,7 @@ END_SECONDS = 2.0
 MAX_CORES = 24  # each has up to 1,024 stacks of two mappings; Linux allows a process 65,530
 MAX_ANSWER = 64 << 20
 KEPT_OUTPUT = 4096
-PASSED_ON = ("PATH", "CXX", "PAGEDLAB_CACHE", "HOME", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH")
+PASSED_ON = ("PATH", "CXX", "PAGEDLAB_CACHE", "HOME", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH", "SDKROOT")
 """Environment variables that a device process gets: kernels are native code and need no others."""
 
 

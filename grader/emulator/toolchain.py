@@ -324,6 +324,9 @@ def _written(path: Path) -> Iterator[Path]:
                 shutil.rmtree(folder)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix=f"unfinished-{os.getpid()}-") as own:
         yield Path(own, path.name)
+        for tables in Path(own).glob("*.dSYM"):  # of lines, on macOS
+            shutil.rmtree(path.parent / tables.name, ignore_errors=True)
+            os.replace(tables, path.parent / tables.name)
         os.replace(Path(own, path.name), path)
 
 
