@@ -2,11 +2,14 @@
 
 import functools
 
+import numpy as np
 import pytest
 
 from tests.conformance.cases import ALONE, CASES
 from tests.conformance.devices import Outcome, run_emulated
 from tests.conformance.table import Case, errors
+from tests.conformance.warps import bits
+from tests.emulator.device_client import start_device
 
 ORDERS = (0, 1, 7)
 
@@ -34,3 +37,31 @@ def test_no_reports(order_seed: int) -> None:
 def test_what_a_kernel_says(case: Case) -> None:
     found = run_emulated([case.name])
     assert case.says in found.printed + found.failure
+
+
+BRANCHES = """
+extern "C" __global__ void branches(unsigned* masks, int n) {
+    masks[threadIdx.x] = 0;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        if (i % 3 == 0) {
+            masks[threadIdx.x] |= __activemask();
+        } else {
+            masks[threadIdx.x] |= __activemask();
+        }
+    }
+    __syncthreads();
+}
+"""
+
+
+def test_lanes_in_the_same_branch_are_together() -> None:
+    """CUDA does not promise it, but every GPU does it, and code that gathers such lanes is slow and odd otherwise."""
+    with start_device() as device:
+        masks = device.empty(64, np.uint32)
+        device.compile(BRANCHES)("branches", masks, 60, block=(64,))
+    thirds = np.arange(64) % 3 == 0
+    in_loop = np.arange(64) < 60
+    for warp in (slice(0, 32), slice(32, 64)):
+        for lanes in (thirds & in_loop, ~thirds & in_loop):
+            together = bits(lanes[warp])
+            assert (masks[warp][lanes[warp]] == together).all()
