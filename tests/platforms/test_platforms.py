@@ -12,6 +12,7 @@ import pytest
 
 from grader import KIT
 from grader.emulator import toolchain
+from grader.emulator.arena import Arena
 from grader.emulator.objects import CODE, THREAD_LOCAL, read_object
 from tests.tools import not_run, require_tool
 
@@ -137,3 +138,20 @@ def test_variables_are_found_in_object_files_of_macos(clang: str, tmp_path: Path
         following = [begin for begin in begins if begin > shared[name].address]
         assert shared[name].address + size <= min(following, default=shared[name].address + size)
         assert size <= shared[name].size < size + 16
+
+
+def test_written_bytes_are_found_where_no_holes_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The device's memory on systems other than Linux."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with (tmp_path / "memory").open("w+b") as file:
+        file.truncate(4 << 30)
+        arena = Arena(file.fileno(), 4 << 30, 1 << 30)
+        begin = arena.allocate(4 << 20)
+        assert begin is not None
+        arena.fill(begin, b"\0", 4 << 20)
+        assert arena.first_written(begin, 4 << 20, []) is None
+        arena.fill(begin + (3 << 20), b"\7", 1)
+        assert arena.first_written(begin, 4 << 20, []) == 3 << 20
+        assert arena.first_written(begin, 4 << 20, [(3 << 20, (3 << 20) + 1)]) is None
+        arena.free(begin)
+        assert arena.used == 0
