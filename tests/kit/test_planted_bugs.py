@@ -26,6 +26,18 @@ class Planted(NamedTuple):
 
 PLANTED = [
     Planted(
+        check="s00.1",
+        verdict="DATA_RACE",
+        file="vector_add.cu",
+        find="    if (i < n) {\n        out[i] =",
+        replace="    __shared__ int ticket;\n"
+        "    if (threadIdx.x == 0) ticket = 0;\n"
+        "    __syncthreads();\n"
+        "    if (i < n) {\n        out[blockIdx.x * blockDim.x + atomicAdd(&ticket, 1)] =",
+        lines=[],
+        says=["vector_add gives other results when its threads run in another order"],
+    ),
+    Planted(
         check="s05.1",
         verdict="DATA_RACE",
         file="softmax.cu",
@@ -84,7 +96,7 @@ def results(kernels: Path) -> dict[str, Any]:
     return grade(kernels.parent.parent, "--device", "cpu", *checks)
 
 
-@pytest.mark.parametrize("bug", PLANTED, ids=[bug.verdict for bug in PLANTED])
+@pytest.mark.parametrize("bug", PLANTED, ids=[f"{bug.verdict}-{bug.check}" for bug in PLANTED])
 def test_a_student_is_told_of_the_bug(bug: Planted, kernels: Path, results: dict[str, Any]) -> None:
     message = failures(results)[bug.check]
     assert verdicts(results)[bug.check] == bug.verdict, message
@@ -93,6 +105,6 @@ def test_a_student_is_told_of_the_bug(bug: Planted, kernels: Path, results: dict
         number = next(i for i, line in enumerate(text, 1) if line.lstrip().startswith(part.lstrip()) and part in line)
         assert f"{bug.file}:{number}: " in message or f"line {number}" in message, message
     output = " ".join(results["output"].split())
-    for part in [*bug.says, "thread (", " block "]:
+    for part in [*bug.says, *(["thread (", " block "] if bug.lines else [])]:
         assert part in message, message
         assert part in output, output
