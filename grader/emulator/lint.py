@@ -47,13 +47,14 @@ _PRAGMAS = re.compile(
 _BUILTINS = re.compile(
     r"__builtin_(?:expect\w*|assume\w*|unreachable|prefetch|popcount\w*|(?:cl|ct)z\w*|ffs\w*|parity\w*|bswap\w+|"
     r"is_constant_evaluated|bit_cast|offsetof|addressof|huge_val\w*|inf\w*|nanf?|is(?:nan|inf|finite|normal|less|"
-    r"greater|lessequal|greaterequal|unordered)\w*|signbit\w*|fpclassify|(?:add|sub|mul)\w*_overflow|LINE|FILE|FUNCTION|"
-    r"(?:fabs|sqrt|fma|fmin|fmax|floor|ceil|trunc|rint|round|exp|exp2|log|log2|pow|copysign|sin|cos|tan|tanh|erf)[fl]?)"
+    r"greater|lessequal|greaterequal|unordered)\w*|signbit\w*|fpclassify|(?:add|sub|mul)\w*_overflow|LINE|FILE|"
+    r"FUNCTION|(?:fabs|sqrt|fma|fmin|fmax|floor|ceil|trunc|rint|round|exp|exp2|log|log2|pow|copysign|sin|cos|tan|tanh|erf)[fl]?)"
 )
 _HOST_HEADERS = re.compile(r"(?:^|/)(?:\w*intrin\.h|cpuid\.h|arm_\w+\.h|atomic|atomic_base\.h|stdatomic\.h)$")
 _RESERVED = re.compile(
-    r"pagedlab|PAGEDLAB|__(?:tsan|asan|ubsan|msan|lsan|hwasan|sanitizer|wrap|real)_|__cxa_|__cxxabiv1|__gnu_cxx|"
-    r"__cyg_profile|__exchange_and_add|__atomic|__sync_|__c11_atomic|__opencl_atomic"
+    r"pagedlab|PAGEDLAB|__(?:tsan|asan|ubsan|msan|lsan|hwasan|sanitizer|wrap|real|start|stop)_|__dso_handle|_DYNAMIC$|"
+    r"__tls_get_addr|__gmon_start__|_ITM_|_GLOBAL_|__ehdr_start|__executable_start|__(?:pre)?init_array|__fini_array|"
+    r"__cxa_|__cxxabiv1|__gnu_cxx|__cyg_profile|__exchange_and_add|__atomic|__sync_|__c11_atomic|__opencl_atomic"
 )
 # What our own macros make of a student's text: none of it does more than the word that the student wrote.
 _EXPANSIONS = re.compile(

@@ -13,6 +13,8 @@ _NOT_BUILT_IN = (
     "stpncpy", "strcat", "strncat", "strcmp", "strncmp", "strcasecmp", "strncasecmp", "strchr", "strrchr", "strstr",
     "strpbrk", "strspn", "strcspn", "index", "rindex", "sprintf", "snprintf", "vsprintf", "vsnprintf",
 )  # fmt: skip
+HOOKED = ("memcpy", "memmove", "memset", "modff", "modf", "frexpf", "frexp", "sincosf", "sincos")
+"""Functions of the C library that write to memory; the runtime has a __wrap_… with hooks for each."""
 FLAGS = ("-Werror=vla", *(f"-fno-builtin-{name}" for name in _NOT_BUILT_IN))
 """Of the compiler: what these looks rely on."""
 DUMP = "-fdump-tree-optimized-lineno-uid"
@@ -25,10 +27,10 @@ _INDIRECT_CALL = re.compile(
 _MATH = (
     "a?(?:cos|sin|tan)h?|atan2|cbrt|ceil|copysign|erfc?|exp(?:10|2|m1)?|fabs|fdim|floor|fm(?:a|ax|in|od)|frexp|hypot|"
     "i?logb|[jy][01n]|ldexp|lgamma|l?l?rint|l?l?round|log(?:10|1p|2)?|modf|nearbyint|nextafter|nexttoward|pow|"
-    "remainder|remquo|roundeven|scalbl?n|sincos|sqrt|tgamma|trunc"
+    "remainder|roundeven|scalbl?n|sincos|sqrt|tgamma|trunc"
 )
 _PROVIDED = re.compile(
-    rf"(?:{_MATH})[fl]?|(?:__wrap_)?mem(?:cpy|move|set)|__tsan_(?!atomic|volatile)\w+|__ubsan_handle_\w+|pagedlab_\w+|"
+    rf"(?:__wrap_)?(?:(?:{_MATH})[fl]?|mem(?:cpy|move|set))|__tsan_(?!atomic|volatile)\w+|__ubsan_handle_\w+|pagedlab_\w+|"
     "threadIdx|blockIdx|blockDim|gridDim|__tls_get_addr|_GLOBAL_OFFSET_TABLE_|"
     "_ITM_\\w+|__gmon_start__|__cxa_finalize"
 )

@@ -254,7 +254,7 @@ def _linking(instrumented: bool) -> tuple[str, ...]:
     """
     if sys.platform == "darwin":
         return (str(runtime_library()), "-Wl,-rpath,@loader_path", "-fno-sanitize-link-runtime")
-    hooked = ("-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset",) if instrumented else ()
+    hooked = [f"-Wl,--wrap={name}" for name in products.HOOKED] if instrumented else []
     return ("-nodefaultlibs", "-Wl,-Bsymbolic", *hooked)
 
 

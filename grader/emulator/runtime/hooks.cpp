@@ -1,4 +1,6 @@
 // What -fsanitize=thread calls at every memory access of a instrumented module. Its own runtime is never linked.
+#include <math.h>
+
 #include <cstring>
 
 #include "block.h"
@@ -32,6 +34,18 @@ using pagedlab::running_block;
     void* name(void* target, int value, size_t bytes) { \
         ACCESS(target, bytes, UNALIGNED_STORE);         \
         return memset(target, value, bytes);            \
+    }
+// Of the C library's functions those that write a second result where the caller says.
+#define SECOND_RESULT(name, T, Second)         \
+    T __wrap_##name(T value, Second* second) { \
+        ACCESS(second, sizeof(Second), STORE); \
+        return name(value, second);            \
+    }
+#define TWO_RESULTS(name, T)                           \
+    void __wrap_##name(T value, T* first, T* second) { \
+        ACCESS(first, sizeof(T), STORE);               \
+        ACCESS(second, sizeof(T), STORE);              \
+        name(value, first, second);                    \
     }
 #define NOTHING(name, arguments) \
     void __tsan_##name arguments {}
@@ -70,6 +84,14 @@ COPY(__wrap_memcpy)
 COPY(__wrap_memmove)
 FILL(__tsan_memset)
 FILL(__wrap_memset)
+#ifdef __linux__
+SECOND_RESULT(modff, float, float)
+SECOND_RESULT(modf, double, double)
+SECOND_RESULT(frexpf, float, int)
+SECOND_RESULT(frexp, double, int)
+TWO_RESULTS(sincosf, float)
+TWO_RESULTS(sincos, double)
+#endif
 
 void pagedlab_atomic(const void* address, size_t bytes) {
     ACCESS(address, bytes, ATOMIC);
