@@ -1,13 +1,16 @@
 """The runtime library and compiled modules, loaded into this process: what ctypes needs to know of both."""
 
 import ctypes
+import functools
 import os
 import struct
+import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from grader.emulator.toolchain import CompileError, Module, compile_module, is_guard, runtime_library, source_lines
+from grader.emulator.toolchain import HEADERS, CompileError, Module, compile_module, is_guard, runtime_library
 
 MAX_ARGUMENTS = 64
 MAX_REPORTS = 64
@@ -277,7 +280,7 @@ class LoadedModule:
 
     def source_lines(self, instructions: Sequence[int]) -> list[tuple[str, int]]:
         """As source_line, of many."""
-        return source_lines(str(self.module.path), tuple(instruction - 1 - self.base for instruction in instructions))
+        return _source_lines(str(self.module.path), tuple(instruction - 1 - self.base for instruction in instructions))
 
     def checks(self, name: str, arrays: Sequence[tuple[int, int]]) -> Checks:
         """What a checked launch of this kernel may access: arrays (address, bytes) and the module's own variables."""
@@ -299,6 +302,29 @@ class LoadedModule:
         for name, (address, size) in self.module.globals.items():
             if name in target.module.globals:
                 ctypes.memmove(target.base + target.module.globals[name][0], self.base + address, size)
+
+
+@functools.lru_cache(maxsize=4096)
+def _source_lines(path: str, addresses: tuple[int, ...]) -> list[tuple[str, int]]:
+    """File and line of instructions of a module, in the source that it was compiled from; ("", 0) for unknown ones.
+
+    Of functions that were inlined there the innermost that is no function of the kit's headers.
+    """
+    if not addresses:
+        return []
+    command = ["addr2line", "-a", "-i", "-e", path, *map(hex, addresses)]
+    try:
+        listing = subprocess.run(command, capture_output=True, text=True).stdout.split("\n")
+    except OSError:  # nobody has installed it
+        listing = []
+    found: list[tuple[str, int]] = []
+    for row in listing:
+        file, _, line = row.partition(" ")[0].rpartition(":")
+        if row.startswith("0x"):
+            found.append(("", 0))
+        elif found and not found[-1][1] and line.isdecimal() and not file.startswith(str(HEADERS)):
+            found[-1] = file.removeprefix(f"{Path.cwd()}/"), int(line)
+    return found if len(found) == len(addresses) else [("", 0)] * len(addresses)
 
 
 def _ranges(places: Sequence[tuple[int, int]]) -> Any:

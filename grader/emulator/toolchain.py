@@ -377,26 +377,3 @@ def _refuse_large_shared(shared: dict[str, int], command: Sequence[str]) -> None
                 f"({size:#x} bytes, {MAX_STATIC_SHARED:#x} max)\n",
                 command,
             )
-
-
-@functools.lru_cache(maxsize=4096)
-def source_lines(path: str, addresses: tuple[int, ...]) -> list[tuple[str, int]]:
-    """File and line of instructions of a module, in the source that it was compiled from; ("", 0) for unknown ones.
-
-    Of functions that were inlined there the innermost that is no function of the kit's headers.
-    """
-    if not addresses:
-        return []
-    command = ["addr2line", "-a", "-i", "-e", path, *map(hex, addresses)]
-    try:
-        listing = subprocess.run(command, capture_output=True, text=True).stdout.split("\n")
-    except OSError:  # nobody has installed it
-        listing = []
-    found: list[tuple[str, int]] = []
-    for row in listing:
-        file, _, line = row.partition(" ")[0].rpartition(":")
-        if row.startswith("0x"):
-            found.append(("", 0))
-        elif found and not found[-1][1] and line.isdecimal() and not file.startswith(str(HEADERS)):
-            found[-1] = file.removeprefix(f"{Path.cwd()}/"), int(line)
-    return found if len(found) == len(addresses) else [("", 0)] * len(addresses)
