@@ -49,6 +49,8 @@ def run_script(options: argparse.Namespace) -> int:
         compiler()
     except CompileError as error:
         raise UsageError(str(error).strip()) from None
+    if options.debug and shutil.which("gdb") is None:
+        raise UsageError("--debug needs gdb, which is not installed (Debian, Ubuntu: apt install gdb).")
     device = start_device(1 if options.debug else None, inherit_output=True, debug=bool(options.debug))
     try:
         device.control.set_mode(order_seed=options.seed)
@@ -86,9 +88,6 @@ def _run(device: DeviceProcess, command: list[str], *, has_terminal: bool) -> in
 
 def _attach_debugger(device: DeviceProcess, where: str) -> "subprocess.Popen[bytes]":
     """gdb on the device process, with a breakpoint there; returns once the device runs under it."""
-    gdb = shutil.which("gdb")
-    if gdb is None:
-        raise UsageError("--debug needs gdb, which is not installed (Debian, Ubuntu: apt install gdb).")
     ready, attached = os.pipe()
     commands = [
         "set confirm off", "set print thread-events off", "set print inferior-events off",
@@ -99,7 +98,7 @@ def _attach_debugger(device: DeviceProcess, where: str) -> "subprocess.Popen[byt
     words = [word for command in commands for word in ("-ex", command)]
     try:
         debugger = subprocess.Popen(
-            [gdb, "-q", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off", *words],
+            ["gdb", "-q", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off", *words],
             pass_fds=[attached],
         )
         os.close(attached)

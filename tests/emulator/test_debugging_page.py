@@ -56,7 +56,7 @@ def printed(arguments: str, shown: str, folder: Path) -> str:
 @pytest.mark.parametrize(("arguments", "shown"), OUTPUTS, ids=[arguments for arguments, _ in OUTPUTS])
 def test_output_is_what_the_page_shows(arguments: str, shown: str, tmp_path: Path) -> None:
     if "--debug" in arguments and not can_debug():
-        pytest.skip("gdb is not here, or may not attach to processes")
+        pytest.skip("gdb is not here, or of no use here")
     write_files(tmp_path)
     assert printed(arguments, shown, tmp_path) == shown, "run: python -m tests.emulator.test_debugging_page"
 
