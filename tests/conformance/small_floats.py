@@ -218,8 +218,8 @@ def conversions(one: str, T: str, form: Format) -> None:
     for code, way in ways.items():
         expected = functools.partial(rounded, form=form, direction=way)
         case(f"__{one}_as_ushort({code})", "unsigned short", "float", floats, lambda x, f=expected: bits(f(wide(x))))
-    for code in (f"__double2{one}(a)", f"{T}(a)"):
-        case(f"__{one}_as_ushort({code})", "unsigned short", "double", doubles, lambda x: bits(rounded(x, form)))
+    for code in (f"__double2{one}(a)", f"{T}(a)"):  # whose NaNs have any bits: an H200 keeps those of the double
+        case(code, T, "double", doubles, lambda x: rounded(x, form))
     for code in (f"__float22{one}2_rn(a)", f"__floats2{one}2_rn(a.x, a.y)"):
         case(code, f"{T}2", "float2", floats, lambda x: rounded(wide(x), form))
     case(
