@@ -48,7 +48,8 @@ _BUILTINS = re.compile(
     r"__builtin_(?:expect\w*|assume\w*|unreachable|prefetch|popcount\w*|(?:cl|ct)z\w*|ffs\w*|parity\w*|bswap\w+|"
     r"is_constant_evaluated|bit_cast|offsetof|addressof|huge_val\w*|inf\w*|nanf?|is(?:nan|inf|finite|normal|less|"
     r"greater|lessequal|greaterequal|unordered)\w*|signbit\w*|fpclassify|(?:add|sub|mul)\w*_overflow|LINE|FILE|"
-    r"FUNCTION|(?:fabs|sqrt|fma|fmin|fmax|floor|ceil|trunc|rint|round|exp|exp2|log|log2|pow|copysign|sin|cos|tan|tanh|erf)[fl]?)"
+    r"FUNCTION|(?:fabs|sqrt|fma|fmin|fmax|floor|ceil|trunc|rint|round|exp|exp2|log|log2|pow|copysign|sin|cos|tan|tanh|"
+    r"erf)[fl]?)"
 )
 _HOST_HEADERS = re.compile(r"(?:^|/)(?:\w*intrin\.h|cpuid\.h|arm_\w+\.h|atomic|atomic_base\.h|stdatomic\.h)$")
 _RESERVED = re.compile(
