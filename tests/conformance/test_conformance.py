@@ -1,13 +1,15 @@
 """Every case gives what NumPy expects on the emulator: plain and instrumented, whatever the order of the threads."""
 
 import functools
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
+from grader.emulator.toolchain import compile_module
 from tests.conformance.cases import ALONE, CASES
 from tests.conformance.devices import Outcome, run_emulated
-from tests.conformance.table import Case, errors
+from tests.conformance.table import OPTIONS, Case, errors, source
 from tests.conformance.warps import bits
 from tests.emulator.device_client import start_device
 
@@ -15,7 +17,21 @@ ORDERS = (0, 1, 7)
 
 
 @functools.cache
+def compile_modules(is_instrumented: bool) -> None:
+    """Compile all modules into the cache, on all cores: a device compiles one after the other."""
+    modules = dict.fromkeys(case.module for case in CASES)
+    with ThreadPoolExecutor() as pool:
+        jobs = [
+            pool.submit(compile_module, source(name), OPTIONS, (), instrumented=is_instrumented) for name in modules
+        ]
+    for job in jobs:
+        job.result()
+
+
+@functools.cache
 def outcome(is_checked: bool, order_seed: int) -> Outcome:
+    for is_instrumented in (False, True) if is_checked else (False,):
+        compile_modules(is_instrumented)
     return run_emulated(order_seed=order_seed, observe=is_checked)
 
 
