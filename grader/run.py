@@ -59,7 +59,8 @@ def run_script(options: argparse.Namespace) -> int:
         debugger = _attach_debugger(device, options.debug) if options.debug else None
         code = _run(device, [options.script, *options.arguments], has_terminal=debugger is None)
         if options.check and code != INTERRUPTED:
-            code = _tell_reports(device) or code
+            has_errors = _tell_reports(device)
+            code = code or int(has_errors)
         if debugger:
             device.channel.close()  # what is left of the kernels runs to its end, under the debugger
             debugger.wait()
@@ -93,7 +94,7 @@ def _attach_debugger(device: DeviceProcess, where: str) -> "subprocess.Popen[byt
         "set confirm off", "set print thread-events off", "set print inferior-events off",
         "set filename-display basename", "set breakpoint pending on",
         f"pipe attach {device.process.pid} | cat >/dev/null", f"pipe break {where} | cat >/dev/null",
-        f"shell echo >&{attached}", "continue",
+        f"shell echo >/dev/fd/{attached}", "continue",
     ]  # fmt: skip
     words = [word for command in commands for word in ("-ex", command)]
     try:

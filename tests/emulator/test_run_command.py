@@ -113,12 +113,14 @@ def test_seed_orders_the_threads(seed: int, wrong: range, run: Run) -> None:
 
 
 def test_check_reports_and_fails(run: Run) -> None:
-    result = run(REVERSE.replace("BARRIER", ""), options=("--check",))
+    result = run(REVERSE.replace("BARRIER", "") + "sys.exit(int(sys.argv[1]))", "0", options=("--check",))
     assert result.returncode == 1
     assert "DATA_RACE in kernel reverse" in result.stderr
     assert "     6 | tile[i] = x[i];\n     8 | out[i] = tile[63 - i];\n" in result.stderr
     assert "put __syncthreads() between the two" in " ".join(result.stderr.split())
     assert "PagedLab: the checks found" in result.stderr.splitlines()[-1]
+    result = run(REVERSE.replace("BARRIER", "") + "sys.exit(int(sys.argv[1]))", "5", options=("--check",))
+    assert (result.returncode, "DATA_RACE in kernel reverse" in result.stderr) == (5, True)
 
 
 def test_check_of_a_right_script_is_content(run: Run) -> None:
