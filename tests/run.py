@@ -51,7 +51,7 @@ SUITES = (
     Suite("emulator", 120, ("tests/emulator",)),
     Suite("conformance", 60, ("tests/conformance",)),
     Suite("platforms", 65, ("tests/platforms",)),
-    Suite("bugs", 60, ("tests/bugs", "tests/kit/test_planted_bugs.py")),
+    Suite("bugs", 60, ("tests/bugs", "tests/kit/test_planted_bugs.py", "tests/test_debugging_page.py")),
     Suite("solutions", 190, tuple(f"tests/kit/test_{name}.py" for name in ("solutions", "starter", "nvcc", "profile"))),
     Suite("alternatives", 150, ("tests/kit/test_alternatives.py",)),
     Suite("mutants", 120, ("tests/kit/test_mutants.py",)),

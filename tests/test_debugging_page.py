@@ -1,4 +1,4 @@
-"""The programs of assignments/debugging.md run as it says. `python -m tests.emulator.test_debugging_page` pastes anew.
+"""The programs of assignments/debugging.md run as it says. `python -m tests.test_debugging_page` pastes anew.
 
 A program stands behind a line `<!-- file: NAME -->`, what a command prints below it, in one block. Commands that were
 typed to gdb stand there too, behind its prompt.
@@ -58,7 +58,7 @@ def test_output_is_what_the_page_shows(arguments: str, shown: str, tmp_path: Pat
     if "--debug" in arguments and not can_debug():
         pytest.skip("gdb is not here, or of no use here")
     write_files(tmp_path)
-    assert printed(arguments, shown, tmp_path) == shown, "run: python -m tests.emulator.test_debugging_page"
+    assert printed(arguments, shown, tmp_path) == shown, "run: python -m tests.test_debugging_page"
 
 
 if __name__ == "__main__":
