@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 
 from grader.checking import Device, Failure, Handle, InOut, Out, StudentError, Worker, expect_error
+from grader.checks.draws import Array
 from grader.connection import Clock
+from grader.findings import MAX_CHECKED
 from grader.framing import encode_header, pack_frame
 from tests.grader.submissions import COPY, write_engine
 
-Launch = Callable[[str], Any]
+Launch = Callable[..., Any]
 X = np.arange(300, dtype=np.float32)
+LONG = np.arange(MAX_CHECKED + 1, dtype=np.float32)
+"""Too long for the emulator's own checks of every access: red zones and NaN must do."""
 
 TOY = """
 import os, struct, sys, time
@@ -121,12 +125,12 @@ def worker(tmp_path: Path, clock: Clock) -> Iterator[Worker]:
 
 @pytest.fixture
 def launch(tmp_path: Path, clock: Clock) -> Iterator[Launch]:
-    """Launches a kernel of this body with out, x, y of 300 floats."""
+    """Launches a kernel of this body with out, x, y of 300 floats, or like another x."""
     workers: list[Worker] = []
 
-    def run(body: str) -> Any:
+    def run(body: str, x: Array = X) -> Any:
         workers.append(Worker(write_engine(tmp_path / str(len(workers)), body), clock, emulated=True))
-        return workers[-1].launch("vector_add", Out(300, np.float32), X, X)
+        return workers[-1].launch("vector_add", Out(len(x), np.float32), x, x)
 
     yield run
     for worker in workers:
@@ -155,13 +159,13 @@ def test_what_is_not_written_is_nan(launch: Launch) -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("if (i < n + 3) out[i] = 1;", "up to 3 elements past the end of out (shape [300], f32)"),
-        ("out[i - 1] = 1;", "up to 1 element before the start of out (shape [300], f32)"),
-        ("if (i < n) { out[i] = 1; ((float *)y)[n] = 0; }", "up to 1 element past the end of y (shape [300], f32)"),
+        ("if (i < n + 3) out[i] = 1;", "up to 3 elements past the end of out (shape [16385], f32)"),
+        ("out[i - 1] = 1;", "up to 1 element before the start of out (shape [16385], f32)"),
+        ("if (i < n) { out[i] = 1; ((float *)y)[n] = 0; }", "up to 1 element past the end of y (shape [16385], f32)"),
     ],
 )
 def test_red_zones(body: str, told: str, launch: Launch) -> None:
-    failure = failure_of(lambda: launch(body))
+    failure = failure_of(lambda: launch(body, LONG))
     assert failure.verdict == "OUT_OF_BOUNDS"
     assert told in failure.message
 
@@ -173,7 +177,7 @@ def test_a_changed_input_is_named(launch: Launch) -> None:
 
 
 def test_reading_past_the_end_shows_in_the_result(launch: Launch) -> None:
-    assert np.isnan(launch("if (i < n) out[i] = x[i + 1];")[-1])
+    assert np.isnan(launch("if (i < n) out[i] = x[i + 1];", LONG)[-1])
 
 
 def test_a_wild_address_is_out_of_bounds(launch: Launch) -> None:
@@ -237,7 +241,8 @@ def test_each_call_gets_other_addresses(worker: Worker, tmp_path: Path) -> None:
     worker.engine.joinpath("kernels/vector_add.cu").write_text(
         (write_engine(tmp_path / "other", body) / "kernels/vector_add.cu").read_text()
     )
-    got = [worker.launch("vector_add", Out(300, np.float32), X, X)[:2].view(np.uint64)[0] for _ in range(2)]
+    size = len(LONG)
+    got = [worker.launch("vector_add", Out(size, np.float32), LONG, LONG)[:2].view(np.uint64)[0] for _ in range(2)]
     assert got[0] != got[1]
 
 
