@@ -82,6 +82,7 @@ void Block::prepare(Launch& launch, uint64_t index) {
         recorder_->begin(launch, num_threads_);
     }
     if (launch.checks != nullptr) checker.begin_block(num_threads_);
+    is_watched_ = launch.counters != nullptr || launch.checks != nullptr || launch.sites != nullptr;
     alive_ = num_threads_;
     arrived_ = 0;
     num_barriers_ = num_shuffles_ = 0;
@@ -167,7 +168,7 @@ inline void* Block::enter(unsigned thread) {
 }
 
 inline void Block::wait(int line) {
-    resume_lanes_ahead(current_ / WARP);
+    if (is_watched_) resume_lanes_ahead(current_ / WARP);
     const int next = next_ready();
     if (next < 0) fail_deadlocked(line);
     Thread& self = threads_[current_];
@@ -195,7 +196,7 @@ void Block::let_others_catch_up() {
 }
 
 // Once no other lane of a warp can run.
-inline void Block::resume_lanes_ahead(unsigned warp) {
+void Block::resume_lanes_ahead(unsigned warp) {
     Warp& its = warps_[warp];
     if (its.ahead == 0 || its.ready != 0) return;
     recorder_->end_common_requests(warp, its.ahead);
@@ -209,17 +210,17 @@ void Block::finish_thread() {
     warp.alive &= ~(1u << current_ % WARP);
     alive_--;
     if (warp.alive == 0 && launch_->counters != nullptr) recorder_->end_requests(current_ / WARP);
-    if (launch_->checks != nullptr) checker.finish();
+    if (is_watched_ && launch_->checks != nullptr) checker.finish();
     // Those who wait for all threads that have not returned may have waited for this one only.
     if (alive_ > 0 && arrived_ == alive_) open_barrier();
     for (unsigned i = warp.num_meetings; i-- > 0;) {
         if (is_complete(warp, warp.meetings[i])) complete(warp, i);
     }
-    resume_lanes_ahead(current_ / WARP);
+    if (is_watched_) resume_lanes_ahead(current_ / WARP);
 }
 
 Votes Block::barrier(int predicate, int line) {
-    if (launch_->checks != nullptr) check_barrier(line);
+    if (is_watched_ && launch_->checks != nullptr) check_barrier(line);
     arrived_++;
     yes_ += predicate != 0;
     if (arrived_ == alive_) {

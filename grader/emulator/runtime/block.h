@@ -74,7 +74,7 @@ class Block {
 
     // A barrier or a shuffle of the running thread, for the profile.
     void note_meeting(SiteKind kind, const void* instruction) {
-        if (launch_->sites != nullptr) recorder_->add_meeting(current_, kind, instruction);
+        if (is_watched_ && launch_->sites != nullptr) recorder_->add_meeting(current_, kind, instruction);
     }
 
     // Ends the launch with an error at the running thread, which never goes on.
@@ -92,13 +92,14 @@ class Block {
     void* enter(unsigned thread);
     void wait(int line);
     void let_others_catch_up();
-    void resume_lanes_ahead(unsigned warp);
     int next_ready();
     void finish_thread();
-    void open_barrier();
+    // Not part of waiting, whose frame on each stack would grow.
+    __attribute__((noinline)) void resume_lanes_ahead(unsigned warp);
+    __attribute__((noinline)) void open_barrier();
+    __attribute__((noinline)) void complete(Warp& warp, unsigned position);
+    __attribute__((noinline)) void release_converging();
     uint64_t meet(unsigned mask, int operation, int line);
-    void complete(Warp& warp, unsigned position);
-    void release_converging();
     static void combine(const Meeting& meeting, Thread* lanes);
     [[noreturn]] void fail_deadlocked(int line);
     [[noreturn]] void fail_outside_mask(unsigned mask, int line);
@@ -118,8 +119,9 @@ class Block {
     unsigned num_threads_ = 0, alive_ = 0, num_warps_ = 0;
     unsigned ready_warps_ = 0;  // warps that have ready lanes
     unsigned order_ = IN_ORDER;
-    unsigned random_ = 0;   // state of the order's generator
-    unsigned arrived_ = 0;  // threads at the barrier, and those with a true predicate
+    unsigned random_ = 0;      // state of the order's generator
+    bool is_watched_ = false;  // counted, checked or profiled
+    unsigned arrived_ = 0;     // threads at the barrier, and those with a true predicate
     int yes_ = 0;
     Votes votes_{};         // of the last barrier
     int barrier_line_ = 0;  // of the thread that came first
