@@ -1,5 +1,7 @@
 """What the emulated GPU tells of itself, compute capability 8.6, and CUDA's errors by their code."""
 
+from typing import Any
+
 MAX_THREADS = 1024
 MAX_BLOCK = (1024, 1024, 64)
 MAX_GRID = (2**31 - 1, 65535, 65535)
@@ -10,6 +12,7 @@ ERRORS = {
     7: ("CUBLAS_STATUS_INVALID_VALUE", "an unsupported value or parameter was passed to the function"),
     2: ("CUDA_ERROR_OUT_OF_MEMORY", "out of memory"),
     100: ("CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"),
+    209: ("CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for execution on the device"),
     700: ("CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"),
     701: ("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"),
     710: ("CUDA_ERROR_ASSERT", "device-side assert triggered"),
@@ -38,3 +41,15 @@ ATTRIBUTES = {
     "COMPUTE_CAPABILITY_MINOR": 6,
     "UNIFIED_ADDRESSING": 1,
 }
+
+
+def error(code: int, detail: str = "") -> dict[str, Any]:
+    name, text = ERRORS[code]
+    return {"code": code, "name": name, "text": text, "detail": detail}
+
+
+class Refused(Exception):
+    """A request that CUDA refuses without doing anything; `error` is what the next sync reports."""
+
+    def __init__(self, code: int, detail: str) -> None:
+        self.error = error(code, detail)

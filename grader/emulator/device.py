@@ -64,7 +64,7 @@ import time
 from typing import Any
 
 from grader.emulator.arena import Arena
-from grader.emulator.capability import ATTRIBUTES, ERRORS, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_THREADS, STICKY
+from grader.emulator.capability import ATTRIBUTES, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_THREADS, STICKY, Refused, error
 from grader.emulator.checks import Checking
 from grader.emulator.frames import MAX_HEADER, Requests
 from grader.emulator.native import Counters, Gemm, Kernels, Launch, LoadedModule, Range, Runtime, SiteTable
@@ -74,18 +74,6 @@ from grader.emulator.toolchain import CompileError
 from grader.framing import ProtocolError, receive_frame, send_frame
 
 MAX_REPEATED = 4096  # launches whose headers are kept
-
-
-def error(code: int, detail: str = "") -> dict[str, Any]:
-    name, text = ERRORS[code]
-    return {"code": code, "name": name, "text": text, "detail": detail}
-
-
-class Refused(Exception):
-    """A request that CUDA refuses without doing anything; `error` is what the next sync reports."""
-
-    def __init__(self, code: int, detail: str) -> None:
-        self.error = error(code, detail)
 
 
 class Device:
@@ -137,6 +125,8 @@ class Device:
     def compile(self, source: str, options: list[str], include_dirs: list[str]) -> dict[str, Any]:
         try:
             kernels = Kernels(source, options, include_dirs)
+            if self._is_instrumented:
+                kernels.instrumented()
         except CompileError as refused:
             return {"error": "compile", "log": refused.log, "command": refused.command}
         number = len(self.modules) + 1
@@ -228,18 +218,28 @@ class Device:
             if is_counted:
                 self.observation.add_empty_kernel(kernel, grid, block, kernels.plain.num_pointers(kernel))
             return
-        is_instrumented = is_counted or self.checking.active
-        build = kernels.instrumented() if is_instrumented else kernels.plain
+        build = self._build(kernels)
         launch = Launch.from_buffer_copy(build.launches[kernel])
         launch.grid[:], launch.block[:] = grid, block
         launch.dynamic_shared, launch.order_seed = shared, self.order_seed
-        if is_instrumented:
+        if self._is_instrumented:
             self._run_instrumented(launch, kernels, arguments)
             return
         if len(self.repeated) >= MAX_REPEATED:
             self.repeated.clear()
         self.repeated[self.header] = launch, len(arguments), kernel
         self._run(launch, arguments)
+
+    @property
+    def _is_instrumented(self) -> bool:
+        return (self.observation.counted or self.checking.active) and not self.empty
+
+    def _build(self, kernels: Kernels) -> LoadedModule:
+        """The build that is wanted now. Raises Refused when the instrumented one cannot be compiled."""
+        try:
+            return kernels.instrumented() if self._is_instrumented else kernels.plain
+        except CompileError as refused:
+            raise Refused(209, refused.log.partition("\n")[0]) from None
 
     def _run(self, launch: Launch, arguments: bytes) -> None:
         launch.arguments = arguments
@@ -322,8 +322,9 @@ class Device:
         self.checking = Checking(self.runtime, self.arena, active=checked)
         self.arena.peak = self.arena.used
         self.repeated.clear()
-        for kernels in self.modules.values() if (counted or checked) and not self.empty else ():
-            kernels.instrumented()  # now, and not in the time of the work that is observed
+        for kernels in self.modules.values():
+            with contextlib.suppress(Refused):  # it is told at the launch
+                self._build(kernels)  # now, and not in the time of the work that is observed
 
     # The client's requests
 
