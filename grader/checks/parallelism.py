@@ -1,4 +1,4 @@
-"""Judges whether a kernel shares out its work: by counted launches and, on a GPU, by time."""
+"""Judges whether a kernel shares out its work, without races: by counted launches and, on a GPU, by time."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,8 +20,11 @@ MEASUREMENTS = 3
 def expect_parallel(emulator: Worker, worker: Worker, op: str, few: Sequence[Any], many: Sequence[Any]) -> None:
     """Raise Failure unless a launch shares out its work; `few` and `many` are its arguments, of few and many rows.
 
+    `few` are so small that they are launched in several orders of threads and looked through for races and the like,
+    also where the graded device is a GPU, and so large that there is work for several warps, tiles or loops.
     A line that is not coalesced is remarked on.
     """
+    emulator.launch(op, *few)
     counted_few, counted = emulator.count(op, *few), emulator.count(op, *many)
     if sentence := uncoalesced(counted.sites):
         emulator.remark(f"{op}, {sentence}")

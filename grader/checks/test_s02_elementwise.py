@@ -108,7 +108,7 @@ def coalescing(emulator: Worker, rng: Generator) -> None:
 
 @check("s02.9")
 def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
-    """Each kernel shares its work among threads, and more rows get more of them."""
+    """Each kernel shares its work among threads that never race, and more rows get more of them."""
     table, few, many = bf16(rng, 9, 288), bf16(rng, 2, 288), bf16(rng, 64, 288)
     launches: dict[str, list[tuple[Any, ...]]] = {
         "embedding": [(Out(x.shape), table, integers(rng, 9, len(x))) for x in (few, many)],

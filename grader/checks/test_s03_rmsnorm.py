@@ -113,7 +113,7 @@ def shuffle_requests(emulator: Worker, rng: Generator) -> None:
 
 @check("s03.9")
 def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
-    """Both kernels share their work among threads, and more rows get more of them."""
+    """Both kernels share their work among threads that never race, and more rows get more of them."""
     few, many = ((Out(x.shape), x, bf16(rng, 128), EPS) for x in (bf16(rng, 2, 128), bf16(rng, 64, 128)))
     for kernel in ("rmsnorm_tree", "rmsnorm"):
         expect_parallel(emulator, worker, kernel, few, many)

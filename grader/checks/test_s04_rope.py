@@ -112,7 +112,7 @@ def property_of_kernel(worker: Worker, rng: Generator, tokens: int, heads: int, 
 
 @check("s04.9")
 def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
-    """The kernel shares its work among threads, and more tokens get more of them."""
+    """The kernel shares its work among threads that never race, and more tokens get more of them."""
     launches = []
     for tokens in (1, 16):
         q, k = bf16(rng, tokens, 12, 24), bf16(rng, tokens, 4, 24)

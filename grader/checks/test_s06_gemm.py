@@ -125,8 +125,8 @@ def linear_empty(worker: Worker, rng: Generator) -> None:
 
 @check("s06.10")
 def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
-    """Both kernels share their work among threads, and more rows get more of them."""
-    few, many = ((Out((m, 32)), bf16(rng, m, 32), bf16(rng, 32, 32)) for m in (8, 256))
+    """Both kernels share their work among threads that never race, and more rows get more of them."""
+    few, many = ((Out((m, 32)), bf16(rng, m, 40), bf16(rng, 32, 40)) for m in (8, 256))
     for kernel in ("matmul_naive", "matmul_tiled"):
         expect_parallel(emulator, worker, kernel, few, many)
 

@@ -112,10 +112,10 @@ def property_of_shapes(
 
 @check("s11.8")
 def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
-    """Both kernels share their work among threads, and more queries or sequences get more of them."""
-    few, many = ((Out((n, 4, 24)), *draw_attention(rng, n, 64, 4, 2, 24), 0.2) for n in (2, 64))
+    """Both kernels share their work among threads that never race, more of them for more queries or sequences."""
+    few, many = ((Out((n, 4, 24)), *draw_attention(rng, n, 70, 4, 2, 24), 0.2) for n in (2, 64))
     expect_parallel(emulator, worker, FLASH, few, many)
-    one, eight = ((Out((n, 4, 24)), *draw_decode(rng, [64] * n, 4, 2, 24), 0.2) for n in (1, 8))
+    one, eight = ((Out((n, 4, 24)), *draw_decode(rng, [140] * n, 4, 1, 24), 0.2) for n in (1, 8))
     expect_parallel(emulator, worker, DECODE, one, eight)
 
 

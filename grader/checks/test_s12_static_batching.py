@@ -61,8 +61,8 @@ def property_of_packing(
 
 @check("s12.6")
 def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
-    """attention_varlen shares its work among threads, and more sequences get more of them."""
-    few, many = ((Out((32 * n, 4, 24)), *draw_packed(rng, [(32, 32)] * n, 4, 2, 24), 0.2) for n in (1, 3))
+    """attention_varlen shares its work among threads that never race, and more sequences get more of them."""
+    few, many = ((Out((40 * n, 4, 24)), *draw_packed(rng, [(40, 40)] * n, 4, 2, 24), 0.2) for n in (1, 3))
     expect_parallel(emulator, worker, OP, few, many)
 
 
