@@ -12,14 +12,15 @@ from grader.checks.plug_in import expect_in_model
 from grader.oracle.references import ReferenceModel
 
 OP = "attention_varlen"
+LENGTHS = (5,), (), (0, 0), (1,), (3, 0, 7), (15, 16, 17, 1, 0), (31, 32, 33), (64, 1, 65), (127, 129)
 
 
 @check("s12.1")
 def packed_lengths(worker: Worker, rng: Generator) -> None:
     """attention_varlen is right for sequences of any lengths side by side: none, empty ones, many short ones."""
     many = tuple(int(length) for length in rng.integers(1, 4, size=70))
-    for lengths in ((5,), (), (0, 0), (1,), (3, 0, 7), (15, 16, 17, 1, 0), (31, 32, 33), (64, 1, 65), (127, 129), many):
-        for heads, kv_heads, head_dim in ((12, 4, 24), (4, 1, 8)):
+    for heads, kv_heads, head_dim in ((4, 1, 8), (12, 4, 24)):  # the first are small enough to be checked
+        for lengths in (*LENGTHS, many):
             expect_packed(worker, draw_packed(rng, [(n, n) for n in lengths], heads, kv_heads, head_dim))
     for pairs in ((3, 8), (1, 5), (2, 0), (0, 4)), ((1, 1), (33, 70), (5, 2), (1, 300)), ((40, 41), (0, 0), (2, 33)):
         expect_packed(worker, draw_packed(rng, pairs, 6, 2, 40))
