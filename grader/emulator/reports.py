@@ -17,7 +17,7 @@ from grader.emulator.toolchain import is_guard
 VERDICTS = ("OUT_OF_BOUNDS", "MISALIGNED_ACCESS", "DATA_RACE", "UNINITIALISED_READ", "BARRIER_DIVERGENCE")
 VERDICT_ORDER = ("OUT_OF_BOUNDS", "MISALIGNED_ACCESS", "BARRIER_DIVERGENCE", "DATA_RACE", "UNINITIALISED_READ")
 GLOBAL, STATIC_SHARED, DYNAMIC_SHARED, ELSEWHERE = range(4)
-KINDS = ("load", "store", "load", "store", "atomic")
+KINDS = ("load", "store", "load", "store", "atomic", "atomic")
 NOBODY = -2
 DOES = {"load": "reads", "store": "writes", "atomic": "changes (atomically)", "": "uses"}
 MAX_STRAY = 16 << 30

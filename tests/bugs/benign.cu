@@ -76,10 +76,10 @@ extern "C" __global__ void atomics_only(int* counts, float* sum, const int* x) {
     atomicAdd(sum, 1.0f);
 }
 
-// A lock-free maximum of floats by compare and swap.
+// A maximum of floats by compare and swap: the plain load may be out of date, and atomicCAS finds out.
 extern "C" __global__ void compare_and_swap(float* largest, const float* x) {
     int* bits = reinterpret_cast<int*>(largest);
-    int seen = atomicAdd(bits, 0);
+    int seen = *bits;
     while (__int_as_float(seen) < x[threadIdx.x]) {
         const int before = atomicCAS(bits, seen, __float_as_int(x[threadIdx.x]));
         if (before == seen) break;

@@ -10,7 +10,7 @@ namespace pagedlab {
 namespace {
 
 constexpr size_t STATIC_BYTES = 48 * 1024 + 64, SHARED_BYTES = STATIC_BYTES + MAX_SHARED + 64;
-constexpr size_t MAX_SITE = size_t{1} << 19;
+constexpr size_t MAX_SITE = size_t{1} << 18;
 
 uintptr_t number_of(const void* address) {
     return reinterpret_cast<uintptr_t>(address);
@@ -102,8 +102,8 @@ void Checker::access(unsigned thread, const void* address, size_t bytes, AccessK
     access.kind = kind;
     access.instruction = instruction;
     const auto site = static_cast<size_t>(static_cast<const char*>(instruction) - launch_->code.begin);
-    access.slot = {stamps_[thread], thread, kind == ATOMIC, 0,
-                   static_cast<uint32_t>(site < MAX_SITE ? site : 0)};
+    access.slot = {stamps_[thread],          thread, is_atomic(kind),
+                   kind == COMPARE_AND_SWAP, 0,      static_cast<uint32_t>(site < MAX_SITE ? site : 0)};
     const auto in_static = static_cast<size_t>(access.address - static_shared_);
     const auto in_dynamic = static_cast<size_t>(access.address - dynamic_shared);
     if (in_static < launch_->static_shared) {
@@ -141,7 +141,7 @@ void Checker::check_global(Access& access) {
         report(OUT_OF_BOUNDS, access);
         return;  // what it does to memory that is there does no harm; other memory is protected
     }
-    if (access.kind == ATOMIC) note_atomic(access.address, access.slot.thread);
+    if (is_atomic(access.kind)) note_atomic(access.address, access.slot.thread);
     const uintptr_t end = access.offset + access.bytes;
     for (uintptr_t at = access.offset; at < end;) {
         const size_t offset = at % PAGE, bytes = std::min(end - at, PAGE - offset);
@@ -212,21 +212,24 @@ inline void Checker::note_load(Cell& cell, Slot slot, uint32_t first_stamp) {
 
 // `slot`: the access, with the bytes of this cell. By value: it stays in a register.
 inline void Checker::check_cell(Cell& cell, Slot slot, const Access& access) {
-    if (conflicts(cell.writer, slot, access.first_stamp))
+    // A load may go beside atomicCAS, which finds out whether the value is still the loaded one.
+    const bool is_checked_later = is_load(access.kind) && cell.writer.is_compare;
+    if (!is_checked_later && conflicts(cell.writer, slot, access.first_stamp))
         report_race(cell.writer, cell.writer.is_atomic ? ATOMIC : STORE, access);
     if (is_load(access.kind)) {
         note_load(cell, slot, access.first_stamp);
         return;
     }
     for (const Slot& reader : cell.readers) {
-        if (conflicts(reader, slot, access.first_stamp)) report_race(reader, LOAD, access);
+        if (!slot.is_compare && conflicts(reader, slot, access.first_stamp))
+            report_race(reader, LOAD, access);
     }
     if ((cell.readers[0].bytes & ~slot.bytes) == 0 && (cell.readers[1].bytes & ~slot.bytes) == 0) {
         cell.readers[0].stamp = cell.readers[1].stamp = 0;
     }
     const Slot writer = cell.writer;
     // Of the same thread's plain store others need to know, more than of the atomic that follows it.
-    if (access.kind == ATOMIC && !writer.is_atomic && writer.thread == slot.thread &&
+    if (is_atomic(access.kind) && !writer.is_atomic && writer.thread == slot.thread &&
         writer.stamp >= barrier_)
         return;
     const bool extends =
@@ -239,7 +242,7 @@ void Checker::check_bytes(Cell* cells, uint64_t* unwritten, size_t offset, size_
     const bool is_aligned = access.kind == UNALIGNED_LOAD || access.kind == UNALIGNED_STORE ||
                             (number_of(access.address) & (access.bytes - 1)) == 0;
     if (!is_aligned) report(MISALIGNED_ACCESS, access);
-    if (is_load(access.kind) || access.kind == ATOMIC) {
+    if (is_load(access.kind) || is_atomic(access.kind)) {
         if (is_any_set(unwritten, offset, bytes)) report(UNINITIALISED_READ, access);
     }
     if (!is_load(access.kind)) set_bits(unwritten, offset, bytes, false);

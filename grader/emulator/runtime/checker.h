@@ -48,10 +48,10 @@ class Checker {
     // An access as a cell remembers it. `bytes`: which of the cell's; `site`: its instruction's place in the code.
     struct Slot {
         uint32_t stamp;
-        uint32_t thread : 10, is_atomic : 1, bytes : 2, site : 19;
+        uint32_t thread : 10, is_atomic : 1, is_compare : 1, bytes : 2, site : 18;
 
         Slot with(unsigned more_bytes) const {
-            return {stamp, thread, is_atomic, (bytes | more_bytes) & 3, site};
+            return {stamp, thread, is_atomic, is_compare, (bytes | more_bytes) & 3, site};
         }
     };
     struct Cell {

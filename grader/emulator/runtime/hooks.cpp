@@ -93,8 +93,9 @@ TWO_RESULTS(sincosf, float)
 TWO_RESULTS(sincos, double)
 #endif
 
-void pagedlab_atomic(const void* address, size_t bytes) {
-    ACCESS(address, bytes, ATOMIC);
+void pagedlab_atomic(const void* address, size_t bytes, bool is_compare) {
+    const auto kind = is_compare ? pagedlab::COMPARE_AND_SWAP : pagedlab::ATOMIC;
+    running_block->access(address, bytes, kind, __builtin_return_address(0));
 }
 
 bool pagedlab_compare_exchange(void* word, void* expected, const void* desired, size_t bytes) {

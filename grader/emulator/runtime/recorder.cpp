@@ -95,7 +95,7 @@ void Recorder::begin(Launch& launch, unsigned num_threads) {
 bool Recorder::add(unsigned thread, const void* address, size_t bytes, AccessKind kind,
                    const void* instruction) {
     const char* place = static_cast<const char*>(address);
-    const SiteKind does = kind == ATOMIC ? SITE_ATOMIC : is_load(kind) ? SITE_LOAD : SITE_STORE;
+    const SiteKind does = is_atomic(kind) ? SITE_ATOMIC : is_load(kind) ? SITE_LOAD : SITE_STORE;
     const auto size = static_cast<unsigned>(bytes);
     if (launch_->memory.holds(place)) {
         thread_accesses_[thread]++;

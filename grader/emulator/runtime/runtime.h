@@ -22,10 +22,14 @@ enum ErrorCode {
 constexpr unsigned WARP = 32, MAX_ARGUMENTS = 64;
 
 // What an instrumented kernel does to memory. UNALIGNED: of an address that need not be a multiple of the size.
-enum AccessKind { LOAD, STORE, UNALIGNED_LOAD, UNALIGNED_STORE, ATOMIC };
+enum AccessKind { LOAD, STORE, UNALIGNED_LOAD, UNALIGNED_STORE, ATOMIC, COMPARE_AND_SWAP };
 
 inline bool is_load(AccessKind kind) {
     return kind == LOAD || kind == UNALIGNED_LOAD;
+}
+
+inline bool is_atomic(AccessKind kind) {
+    return kind == ATOMIC || kind == COMPARE_AND_SWAP;
 }
 
 // Of one launch: the fields of grader.counters.Counters. Pairs are of loads and stores; `arguments` has one for

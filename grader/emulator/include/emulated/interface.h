@@ -53,7 +53,7 @@ unsigned long long pagedlab_collective(unsigned mask, unsigned long long bits, i
 unsigned pagedlab_converge(int line);
 unsigned pagedlab_active_mask();  // lanes that have not returned
 void pagedlab_fence();
-void pagedlab_atomic(const void* address, unsigned long bytes);
+void pagedlab_atomic(const void* address, unsigned long bytes, bool is_compare);
 bool pagedlab_compare_exchange(void* word, void* expected, const void* desired, unsigned long bytes);
 [[noreturn]] void pagedlab_trap(int line);
 [[noreturn]] void pagedlab_assert_failed(const char* expression, const char* file, int line);

@@ -44,10 +44,10 @@ inline bool exchanged(Bits* word, Bits& expected, Bits desired) {
 
 // Replaces *address by change(*address) as one step; returns what was there.
 template <class T, class Change>
-inline T update(T* address, Change change) {
+inline T update(T* address, Change change, bool is_compare = false) {
     using Bits = Word<sizeof(T)>;
 #ifdef PAGEDLAB_INSTRUMENTED
-    pagedlab_atomic(address, sizeof(T));
+    pagedlab_atomic(address, sizeof(T), is_compare);
 #endif
     Bits old = 0, next;
     T before, after;
@@ -98,12 +98,12 @@ PAGEDLAB_ATOMIC_FUNCTION(atomicDec, PAGEDLAB_UNSIGNED, "unsigned",
 #undef PAGEDLAB_ATOMIC_FUNCTION
 #undef PAGEDLAB_ATOMIC_SCOPE
 
-#define PAGEDLAB_ATOMIC_CAS(name)                                                                    \
-    template <class T>                                                                               \
-    inline T name(T* address, typename std::common_type<T>::type expected,                           \
-                  typename std::common_type<T>::type value) {                                        \
-        static_assert(std::is_integral_v<T>, #name " works on integers: see __float_as_int");        \
-        return pagedlab::update(address, [=](T old) -> T { return old == expected ? value : old; }); \
+#define PAGEDLAB_ATOMIC_CAS(name)                                                                          \
+    template <class T>                                                                                     \
+    inline T name(T* address, typename std::common_type<T>::type expected,                                 \
+                  typename std::common_type<T>::type value) {                                              \
+        static_assert(std::is_integral_v<T>, #name " works on integers: see __float_as_int");              \
+        return pagedlab::update(address, [=](T old) -> T { return old == expected ? value : old; }, true); \
     }
 PAGEDLAB_ATOMIC_CAS(atomicCAS)
 PAGEDLAB_ATOMIC_CAS(atomicCAS_block)
