@@ -44,7 +44,7 @@ class Engine:
         sys.path.append(str(self.folder.parent))
         worker.load_package("given", worker.GRADER / "given")
         with self.errors():
-            device_side = worker.Submission(self.folder)
+            device_side = worker.Submission(self.folder, self.device.kind == "cpu")
         atexit.register(device_side.driver.Context.pop)  # PyCUDA aborts a program that leaves its context behind
 
     def get(self, module: str, name: str) -> Any:

@@ -65,7 +65,12 @@ def test_too_few_argument_bytes_are_refused(device: DeviceClient) -> None:
 FAULTS = {
     "assert": ("assert(threadIdx.x != 3);", 710, "device-side assert triggered", "assertion `threadIdx.x != 3` failed"),
     "trap": ("if (threadIdx.x == 3) __trap();", 719, "unspecified launch failure", "__trap() in line 2"),
-    "null": ("if (threadIdx.x == 3) *(float*)nullptr = 1;", 700, "an illegal memory access was encountered", "null pointer"),
+    "null": (
+        "if (threadIdx.x == 3) *(float*)nullptr = 1;",
+        700,
+        "an illegal memory access was encountered",
+        "null pointer",
+    ),
     "wild": (
         "if (threadIdx.x == 3) out[1 << 30] = 1;",
         700,

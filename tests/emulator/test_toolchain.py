@@ -221,7 +221,8 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_counted_build_keeps_vectors_whole(cache: Path) -> None:
     """The compiler must not split a float4 into four accesses: counters and checks depend on it."""
-    module = build('extern "C" __global__ void f(float4* x) { float4 v = x[1]; v.x += v.w; x[0] = v; }', instrumented=True)
+    source = 'extern "C" __global__ void f(float4* x) { float4 v = x[1]; v.x += v.w; x[0] = v; }'
+    module = build(source, instrumented=True)
     hooks = subprocess.run(["nm", "-u", str(module.path)], capture_output=True, text=True, check=True).stdout
     assert "__tsan_read16" in hooks
     assert "__tsan_read4" not in hooks
