@@ -3,7 +3,6 @@
 Kernels are launched in a process that never runs the submission's Python, which could pretend to be the launchers.
 """
 
-import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -58,7 +57,7 @@ class Worker:
         if case in self._checked_before or not self._is_checked(op, arguments):
             return self._launch(op, arguments)[0]
         self._checked_before.add(case)
-        size = sum(int(np.prod(shape)) for shape in case[1:] if shape is not None)
+        size = sum(_sizes(arguments))
         orders = ORDERS if size > self._ordered.get(op, -1) else ORDERS[:1]
         self._ordered[op] = max(size, self._ordered.get(op, -1))
         results = []
@@ -184,8 +183,7 @@ class Worker:
 
     def _is_checked(self, op: str, arguments: tuple[Any, ...]) -> bool:
         """Whether a launch is small enough to be checked."""
-        sent = Request(arguments, (), device=True)
-        return self._can_check and all(math.prod(array.shape) <= MAX_CHECKED for array in sent.arrays)
+        return self._can_check and all(size <= MAX_CHECKED for size in _sizes(arguments))
 
     def _check_sparse(self, request: Request, answer: dict[str, Any]) -> None:
         """Raise Failure when the launch wrote to rows of a Sparse array that were not given."""
@@ -227,6 +225,11 @@ class Worker:
 def _shape(argument: Any) -> Any:
     """The shape of an array argument, None of any other."""
     return getattr(getattr(argument, "array", argument), "shape", None)
+
+
+def _sizes(arguments: tuple[Any, ...]) -> list[int]:
+    """The numbers of elements of the array arguments."""
+    return [int(np.prod(shape)) for shape in map(_shape, arguments) if shape is not None]
 
 
 def _agree(one: Any, other: Any) -> bool:
