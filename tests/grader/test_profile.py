@@ -98,7 +98,7 @@ def test_a_kernel_that_reads_by_columns(
     assert rows.keys() == {"4", "12", "13"}
     assert "barrier × 1" in rows["12"]
     assert "100%" in rows["13"]
-    assert "matmul_naive(out[256, 32] bf16, x[256, 32] bf16, w[32, 32] bf16)" in out  # the launch that moves the most
+    assert "matmul_naive(out[256, 32] bf16" in out  # the launch that moves the most
     assert re.search(
         r"line 4: each request touches \d+\S* sectors where \d\S* would do: neighbouring threads load ", out
     )
