@@ -5,30 +5,18 @@
 
 namespace cooperative_groups {
 
-template <class T>
-struct plus {
-    T operator()(T a, T b) const { return a + b; }
-};
-template <class T>
-struct greater {
-    T operator()(T a, T b) const { return a < b ? b : a; }
-};
-template <class T>
-struct less {
-    T operator()(T a, T b) const { return b < a ? b : a; }
-};
-template <class T>
-struct bit_and {
-    T operator()(T a, T b) const { return a & b; }
-};
-template <class T>
-struct bit_or {
-    T operator()(T a, T b) const { return a | b; }
-};
-template <class T>
-struct bit_xor {
-    T operator()(T a, T b) const { return a ^ b; }
-};
+#define PAGEDLAB_OPERATION(name, value)                \
+    template <class T>                                 \
+    struct name {                                      \
+        T operator()(T a, T b) const { return value; } \
+    };
+PAGEDLAB_OPERATION(plus, a + b)
+PAGEDLAB_OPERATION(greater, a < b ? b : a)
+PAGEDLAB_OPERATION(less, b < a ? b : a)
+PAGEDLAB_OPERATION(bit_and, a& b)
+PAGEDLAB_OPERATION(bit_or, a | b)
+PAGEDLAB_OPERATION(bit_xor, a ^ b)
+#undef PAGEDLAB_OPERATION
 
 // Of all threads of the group, for each of them.
 template <unsigned Size, class Parent, class T, class Operation>

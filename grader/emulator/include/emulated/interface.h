@@ -2,9 +2,9 @@
 #pragma once
 
 // Most of CUDA's functions are one expression.
-#define PAGEDLAB_FUNCTION(result, name, parameters, value) \
-    inline result name parameters {                        \
-        return value;                                      \
+#define PAGEDLAB_FUNCTION(result, name, parameters, ...) \
+    inline result name parameters {                      \
+        return __VA_ARGS__;                              \
     }
 
 namespace pagedlab {

@@ -41,8 +41,8 @@ REINTERPRET(long long, __double_as_longlong, double)
 REINTERPRET(double, __longlong_as_double, long long)
 #undef REINTERPRET
 
-PAGEDLAB_FUNCTION(int, __double2loint, (double x), static_cast<int>(__double_as_longlong(x)))
-PAGEDLAB_FUNCTION(int, __double2hiint, (double x), static_cast<int>(__double_as_longlong(x) >> 32))
+PAGEDLAB_FUNCTION(int, __double2loint, (double x), __double_as_longlong(x))
+PAGEDLAB_FUNCTION(int, __double2hiint, (double x), __double_as_longlong(x) >> 32)
 PAGEDLAB_FUNCTION(double, __hiloint2double, (int high, int low),
                   __longlong_as_double((long long){high} << 32 | static_cast<unsigned>(low)))
 
@@ -84,40 +84,39 @@ struct Turn {
 }  // namespace pagedlab
 
 // What C does not have: in float, computed in double and rounded.
-PAGEDLAB_FUNCTION(float, rcbrtf, (float x), static_cast<float>(1 / cbrt(double{x})))
-PAGEDLAB_FUNCTION(float, erfinvf, (float x), static_cast<float>(pagedlab::inverse_erf(x)))
-PAGEDLAB_FUNCTION(float, erfcinvf, (float x), static_cast<float>(pagedlab::inverse_erfc(x)))
-PAGEDLAB_FUNCTION(float, normcdff, (float x), static_cast<float>(0.5 * erfc(-0.70710678118654757 * x)))
-PAGEDLAB_FUNCTION(float, normcdfinvf, (float x),
-                  static_cast<float>(-1.4142135623730951 * pagedlab::inverse_erfc(2 * double{x})))
-PAGEDLAB_FUNCTION(float, rhypotf, (float x, float y), static_cast<float>(1 / hypot(double{x}, double{y})))
+PAGEDLAB_FUNCTION(float, rcbrtf, (float x), 1 / cbrt(double{x}))
+PAGEDLAB_FUNCTION(float, erfinvf, (float x), pagedlab::inverse_erf(x))
+PAGEDLAB_FUNCTION(float, erfcinvf, (float x), pagedlab::inverse_erfc(x))
+PAGEDLAB_FUNCTION(float, normcdff, (float x), 0.5 * erfc(-0.70710678118654757 * x))
+PAGEDLAB_FUNCTION(float, normcdfinvf, (float x), -1.4142135623730951 * pagedlab::inverse_erfc(2 * double{x}))
+PAGEDLAB_FUNCTION(float, rhypotf, (float x, float y), 1 / hypot(double{x}, double{y}))
 PAGEDLAB_FUNCTION(double, norm3d, (double x, double y, double z), hypot(hypot(x, y), z))
-PAGEDLAB_FUNCTION(float, norm3df, (float x, float y, float z), static_cast<float>(norm3d(x, y, z)))
-PAGEDLAB_FUNCTION(float, rnorm3df, (float x, float y, float z), static_cast<float>(1 / norm3d(x, y, z)))
+PAGEDLAB_FUNCTION(float, norm3df, (float x, float y, float z), norm3d(x, y, z))
+PAGEDLAB_FUNCTION(float, rnorm3df, (float x, float y, float z), 1 / norm3d(x, y, z))
 PAGEDLAB_FUNCTION(double, norm4d, (double x, double y, double z, double w), hypot(norm3d(x, y, z), w))
-PAGEDLAB_FUNCTION(float, norm4df, (float x, float y, float z, float w),
-                  static_cast<float>(norm4d(x, y, z, w)))
-PAGEDLAB_FUNCTION(float, rnorm4df, (float x, float y, float z, float w),
-                  static_cast<float>(1 / norm4d(x, y, z, w)))
+PAGEDLAB_FUNCTION(float, norm4df, (float x, float y, float z, float w), norm4d(x, y, z, w))
+PAGEDLAB_FUNCTION(float, rnorm4df, (float x, float y, float z, float w), 1 / norm4d(x, y, z, w))
 PAGEDLAB_FUNCTION(double, sinpi, (double x), pagedlab::Turn(x).sine)
-PAGEDLAB_FUNCTION(float, sinpif, (float x), static_cast<float>(sinpi(x)))
+PAGEDLAB_FUNCTION(float, sinpif, (float x), sinpi(x))
 PAGEDLAB_FUNCTION(double, cospi, (double x), pagedlab::Turn(x).cosine)
-PAGEDLAB_FUNCTION(float, cospif, (float x), static_cast<float>(cospi(x)))
+PAGEDLAB_FUNCTION(float, cospif, (float x), cospi(x))
 PAGEDLAB_FUNCTION(float, rsqrtf, (float x), 1.0f / sqrtf(x))
 PAGEDLAB_FUNCTION(float, rsqrt, (float x), 1.0f / sqrtf(x))
 PAGEDLAB_FUNCTION(double, rsqrt, (double x), 1.0 / sqrt(x))
-PAGEDLAB_FUNCTION(void, sincospi, (double x, double* sine, double* cosine),
-                  (void)(*sine = sinpi(x), *cosine = cospi(x)))
-PAGEDLAB_FUNCTION(void, sincospif, (float x, float* sine, float* cosine),
-                  (void)(*sine = sinpif(x), *cosine = cospif(x)))
+#define BOTH(T, name, sin, cos)                 \
+    inline void name(T x, T* sine, T* cosine) { \
+        *sine = sin(x);                         \
+        *cosine = cos(x);                       \
+    }
+BOTH(double, sincospi, sinpi, cospi)
+BOTH(float, sincospif, sinpif, cospif)
 #ifdef __APPLE__
-PAGEDLAB_FUNCTION(void, sincosf, (float x, float* sine, float* cosine),
-                  (void)(*sine = sinf(x), *cosine = cosf(x)))
-PAGEDLAB_FUNCTION(void, sincos, (double x, double* sine, double* cosine),
-                  (void)(*sine = sin(x), *cosine = cos(x)))
+BOTH(float, sincosf, sinf, cosf)
+BOTH(double, sincos, sin, cos)
 PAGEDLAB_FUNCTION(double, exp10, (double x), __exp10(x))
-PAGEDLAB_FUNCTION(float, exp10f, (float x), static_cast<float>(__exp10(x)))
+PAGEDLAB_FUNCTION(float, exp10f, (float x), __exp10(x))
 #endif
+#undef BOTH
 PAGEDLAB_FUNCTION(float, exp10, (float x), exp10f(x))
 
 PAGEDLAB_FUNCTION(float, __expf, (float x), expf(x))
@@ -138,7 +137,7 @@ PAGEDLAB_FUNCTION(float, fdividef, (float x, float y), x / y)
 PAGEDLAB_FUNCTION(float, __fdividef, (float x, float y), x / y)
 PAGEDLAB_FUNCTION(float, __saturatef, (float x), x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f)
 // Rounded twice, which never shows: no such root is so near the middle of two floats.
-PAGEDLAB_FUNCTION(float, __frsqrt_rn, (float x), static_cast<float>(1.0 / sqrt(double{x})))
+PAGEDLAB_FUNCTION(float, __frsqrt_rn, (float x), 1.0 / sqrt(double{x}))
 
 PAGEDLAB_FUNCTION(int, __popc, (unsigned x), __builtin_popcount(x))
 PAGEDLAB_FUNCTION(int, __popcll, (unsigned long long x), __builtin_popcountll(x))
@@ -148,21 +147,18 @@ PAGEDLAB_FUNCTION(int, __ffs, (int x), __builtin_ffs(x))
 PAGEDLAB_FUNCTION(int, __ffsll, (long long x), __builtin_ffsll(x))
 PAGEDLAB_FUNCTION(int, __mul24, (int x, int y), (x << 8 >> 8) * (y << 8 >> 8))
 PAGEDLAB_FUNCTION(unsigned, __umul24, (unsigned x, unsigned y), (x & 0xffffff) * (y & 0xffffff))
-PAGEDLAB_FUNCTION(int, __mulhi, (int x, int y), static_cast<int>((int64_t{x} * y) >> 32))
-PAGEDLAB_FUNCTION(unsigned, __umulhi, (unsigned x, unsigned y),
-                  static_cast<unsigned>((uint64_t{x} * y) >> 32))
-PAGEDLAB_FUNCTION(long long, __mul64hi, (long long x, long long y),
-                  static_cast<long long>((__int128{x} * y) >> 64))
+PAGEDLAB_FUNCTION(int, __mulhi, (int x, int y), (int64_t{x} * y) >> 32)
+PAGEDLAB_FUNCTION(unsigned, __umulhi, (unsigned x, unsigned y), (uint64_t{x} * y) >> 32)
+PAGEDLAB_FUNCTION(long long, __mul64hi, (long long x, long long y), (__int128{x} * y) >> 64)
 PAGEDLAB_FUNCTION(unsigned long long, __umul64hi, (unsigned long long x, unsigned long long y),
-                  static_cast<unsigned long long>((static_cast<unsigned __int128>(x) * y) >> 64))
+                  (static_cast<unsigned __int128>(x) * y) >> 64)
 PAGEDLAB_FUNCTION(unsigned, __sad, (int x, int y, unsigned z),
                   z + (x < y ? unsigned(y) - unsigned(x) : unsigned(x) - unsigned(y)))
 PAGEDLAB_FUNCTION(unsigned, __usad, (unsigned x, unsigned y, unsigned z), z + (x < y ? y - x : x - y))
-PAGEDLAB_FUNCTION(int, __hadd, (int x, int y), static_cast<int>((int64_t{x} + y) >> 1))
-PAGEDLAB_FUNCTION(int, __rhadd, (int x, int y), static_cast<int>((int64_t{x} + y + 1) >> 1))
-PAGEDLAB_FUNCTION(unsigned, __uhadd, (unsigned x, unsigned y), static_cast<unsigned>((uint64_t{x} + y) >> 1))
-PAGEDLAB_FUNCTION(unsigned, __urhadd, (unsigned x, unsigned y),
-                  static_cast<unsigned>((uint64_t{x} + y + 1) >> 1))
+PAGEDLAB_FUNCTION(int, __hadd, (int x, int y), (int64_t{x} + y) >> 1)
+PAGEDLAB_FUNCTION(int, __rhadd, (int x, int y), (int64_t{x} + y + 1) >> 1)
+PAGEDLAB_FUNCTION(unsigned, __uhadd, (unsigned x, unsigned y), (uint64_t{x} + y) >> 1)
+PAGEDLAB_FUNCTION(unsigned, __urhadd, (unsigned x, unsigned y), (uint64_t{x} + y + 1) >> 1)
 
 inline unsigned __brev(unsigned x) {
     unsigned result = 0;

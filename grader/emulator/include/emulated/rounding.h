@@ -88,17 +88,17 @@ PAGEDLAB_ROUNDED(double, __ull2double, (unsigned long long x), (x), static_cast<
 PAGEDLAB_FUNCTION(double, __int2double_rn, (int x), x)
 PAGEDLAB_FUNCTION(double, __uint2double_rn, (unsigned x), x)
 
-#define PAGEDLAB_TO_INTEGER(F, f, T, t)                                              \
-    PAGEDLAB_FUNCTION(T, __##f##2##t##_rn, (F x), pagedlab::to_integer<T>(rint(x)))  \
-    PAGEDLAB_FUNCTION(T, __##f##2##t##_rz, (F x), pagedlab::to_integer<T>(trunc(x))) \
-    PAGEDLAB_FUNCTION(T, __##f##2##t##_ru, (F x), pagedlab::to_integer<T>(ceil(x)))  \
-    PAGEDLAB_FUNCTION(T, __##f##2##t##_rd, (F x), pagedlab::to_integer<T>(floor(x)))
-#define PAGEDLAB_TO_INTEGERS(F, f)            \
-    PAGEDLAB_TO_INTEGER(F, f, int, int)       \
-    PAGEDLAB_TO_INTEGER(F, f, unsigned, uint) \
-    PAGEDLAB_TO_INTEGER(F, f, long long, ll)  \
-    PAGEDLAB_TO_INTEGER(F, f, unsigned long long, ull)
-PAGEDLAB_TO_INTEGERS(float, float)
-PAGEDLAB_TO_INTEGERS(double, double)
+// `Number` is float or double, `F` itself or the one that has all numbers of F.
+#define PAGEDLAB_TO_INTEGER(F, f, T, t, Number)                                              \
+    PAGEDLAB_FUNCTION(T, __##f##2##t##_rn, (F x), pagedlab::to_integer<T>(rint(Number(x))))  \
+    PAGEDLAB_FUNCTION(T, __##f##2##t##_rz, (F x), pagedlab::to_integer<T>(trunc(Number(x)))) \
+    PAGEDLAB_FUNCTION(T, __##f##2##t##_ru, (F x), pagedlab::to_integer<T>(ceil(Number(x))))  \
+    PAGEDLAB_FUNCTION(T, __##f##2##t##_rd, (F x), pagedlab::to_integer<T>(floor(Number(x))))
+#define PAGEDLAB_TO_INTEGERS(F)                  \
+    PAGEDLAB_TO_INTEGER(F, F, int, int, F)       \
+    PAGEDLAB_TO_INTEGER(F, F, unsigned, uint, F) \
+    PAGEDLAB_TO_INTEGER(F, F, long long, ll, F)  \
+    PAGEDLAB_TO_INTEGER(F, F, unsigned long long, ull, F)
+PAGEDLAB_TO_INTEGERS(float)
+PAGEDLAB_TO_INTEGERS(double)
 #undef PAGEDLAB_TO_INTEGERS
-#undef PAGEDLAB_TO_INTEGER

@@ -101,38 +101,21 @@ inline double to_double(T value) {
 // Each once with the parameters eq, ==, and once with equ, for which a comparison with NaN is true.
 #define PAGEDLAB_SMALL_COMPARISONS(F) F(eq, ==) F(ne, !=) F(lt, <) F(le, <=) F(gt, >) F(ge, >=)
 
-#define PAGEDLAB_SMALL_OPERATOR(T, operation, function) \
-    friend T operator operation(T a, T b) {             \
-        return function(a, b);                          \
-    }                                                   \
-    friend T& operator operation## = (T & a, T b) {     \
-        return a = function(a, b);                      \
-    }
+#define PAGEDLAB_FRIEND(...) friend PAGEDLAB_FUNCTION(__VA_ARGS__)
+#define PAGEDLAB_SMALL_OPERATOR(T, operation, function)                \
+    PAGEDLAB_FRIEND(T, operator operation, (T a, T b), function(a, b)) \
+    PAGEDLAB_FRIEND(T&, operator operation## =, (T & a, T b), a = function(a, b))
 #define PAGEDLAB_SMALL_OPERATORS(T, add, subtract, multiply, divide, negate, one) \
     PAGEDLAB_SMALL_OPERATOR(T, +, add)                                            \
     PAGEDLAB_SMALL_OPERATOR(T, -, subtract)                                       \
     PAGEDLAB_SMALL_OPERATOR(T, *, multiply)                                       \
     PAGEDLAB_SMALL_OPERATOR(T, /, divide)                                         \
-    friend T operator-(T a) {                                                     \
-        return negate(a);                                                         \
-    }                                                                             \
-    friend T operator+(T a) {                                                     \
-        return a;                                                                 \
-    }                                                                             \
-    friend T& operator++(T& a) {                                                  \
-        return a = add(a, one);                                                   \
-    }                                                                             \
-    friend T& operator--(T& a) {                                                  \
-        return a = subtract(a, one);                                              \
-    }                                                                             \
-    friend T operator++(T& a, int) {                                              \
-        const T before = a;                                                       \
-        return ++a, before;                                                       \
-    }                                                                             \
-    friend T operator--(T& a, int) {                                              \
-        const T before = a;                                                       \
-        return --a, before;                                                       \
-    }
+    PAGEDLAB_FRIEND(T, operator-, (T a), negate(a))                               \
+    PAGEDLAB_FRIEND(T, operator+, (T a), a)                                       \
+    PAGEDLAB_FRIEND(T&, operator++, (T & a), a = add(a, one))                     \
+    PAGEDLAB_FRIEND(T&, operator--, (T & a), a = subtract(a, one))                \
+    PAGEDLAB_FRIEND(T, operator++, (T & a, int), std::exchange(a, add(a, one)))   \
+    PAGEDLAB_FRIEND(T, operator--, (T & a, int), std::exchange(a, subtract(a, one)))
 
 template <class Coding>
 struct SmallFloat {
@@ -171,29 +154,19 @@ struct SmallFloat {
     friend int __hisinf(SmallFloat a) { return isinf(float(a)) ? (a.bits & 0x8000 ? -1 : 1) : 0; }
 
     // Arithmetic: computed in float, which is exact enough that each result is as if rounded once.
-#define UNARY(name, pairs, value)          \
-    friend SmallFloat name(SmallFloat a) { \
-        return value;                      \
-    }
-#define BINARY(name, pairs, value)                       \
-    friend SmallFloat name(SmallFloat a, SmallFloat b) { \
-        return value;                                    \
-    }
-#define COMPARISON(name, operation)                              \
-    friend bool operator operation(SmallFloat a, SmallFloat b) { \
-        return float(a) operation float(b);                      \
-    }                                                            \
-    friend bool __h##name(SmallFloat a, SmallFloat b) {          \
-        return a operation b && is_ordered(a, b);                \
-    }                                                            \
-    friend bool __h##name##u(SmallFloat a, SmallFloat b) {       \
-        return a operation b || !is_ordered(a, b);               \
-    }
+#define UNARY(name, pairs, value) PAGEDLAB_FRIEND(SmallFloat, name, (SmallFloat a), value)
+#define TWO (SmallFloat a, SmallFloat b)
+#define BINARY(name, pairs, value) PAGEDLAB_FRIEND(SmallFloat, name, TWO, value)
+#define COMPARISON(name, operation)                                             \
+    PAGEDLAB_FRIEND(bool, operator operation, TWO, float(a) operation float(b)) \
+    PAGEDLAB_FRIEND(bool, __h##name, TWO, a operation b&& is_ordered(a, b))     \
+    PAGEDLAB_FRIEND(bool, __h##name##u, TWO, a operation b || !is_ordered(a, b))
     PAGEDLAB_SMALL_COMPARISONS(COMPARISON)
     PAGEDLAB_SMALL_UNARY(UNARY)
     PAGEDLAB_SMALL_BINARY(BINARY)
 #undef COMPARISON
 #undef BINARY
+#undef TWO
 #undef UNARY
     friend SmallFloat __hfma(SmallFloat a, SmallFloat b, SmallFloat c) {
         return add_to_odd(double(float(a)) * float(b), float(c));
@@ -220,29 +193,22 @@ struct alignas(4) SmallFloat2 {
     SmallFloat2(Raw raw) : x(One::of_bits(raw.x)), y(One::of_bits(raw.y)) {}
     operator Raw() const { return {x.bits, y.bits}; }
 
-#define UNARY(name, pairs, value)             \
-    friend SmallFloat2 pairs(SmallFloat2 a) { \
-        return {name(a.x), name(a.y)};        \
-    }
-#define BINARY(name, pairs, value)                           \
-    friend SmallFloat2 pairs(SmallFloat2 a, SmallFloat2 b) { \
-        return {name(a.x, b.x), name(a.y, b.y)};             \
-    }
-#define TERNARY(name, pairs)                                                \
-    friend SmallFloat2 pairs(SmallFloat2 a, SmallFloat2 b, SmallFloat2 c) { \
-        return {name(a.x, b.x, c.x), name(a.y, b.y, c.y)};                  \
-    }
-#define COMPARISON(name)                                                                        \
-    friend SmallFloat2 __h##name##2(SmallFloat2 a, SmallFloat2 b) {                             \
-        return {float(__h##name(a.x, b.x)), float(__h##name(a.y, b.y))};                        \
-    }                                                                                           \
-    friend bool __hb##name##2(SmallFloat2 a, SmallFloat2 b) {                                   \
-        return __h##name(a.x, b.x) && __h##name(a.y, b.y);                                      \
-    }                                                                                           \
-    friend unsigned __h##name##2_mask(SmallFloat2 a, SmallFloat2 b) {                           \
-        return (__h##name(a.x, b.x) ? 0xffffu : 0u) | (__h##name(a.y, b.y) ? 0xffff0000u : 0u); \
-    }
-#define COMPARISONS(name, operation) COMPARISON(name) COMPARISON(name##u)
+#define TWO (SmallFloat2 a, SmallFloat2 b)
+#define UNARY(name, pairs, value) PAGEDLAB_FRIEND(SmallFloat2, pairs, (SmallFloat2 a), {name(a.x), name(a.y)})
+#define BINARY(name, pairs, value) PAGEDLAB_FRIEND(SmallFloat2, pairs, TWO, {name(a.x, b.x), name(a.y, b.y)})
+#define TERNARY(name, pairs)                                                           \
+    PAGEDLAB_FRIEND(SmallFloat2, pairs, (SmallFloat2 a, SmallFloat2 b, SmallFloat2 c), \
+                    {name(a.x, b.x, c.x), name(a.y, b.y, c.y)})
+#define COMPARISON(name)                                                                  \
+    PAGEDLAB_FRIEND(SmallFloat2, __h##name##2, TWO,                                       \
+                    {float(__h##name(a.x, b.x)), float(__h##name(a.y, b.y))})             \
+    PAGEDLAB_FRIEND(bool, __hb##name##2, TWO, __h##name(a.x, b.x) && __h##name(a.y, b.y)) \
+    PAGEDLAB_FRIEND(unsigned, __h##name##2_mask, TWO,                                     \
+                    (__h##name(a.x, b.x) ? 0xffffu : 0) | (__h##name(a.y, b.y) ? 0xffff0000u : 0))
+#define COMPARISONS(name, operation) \
+    COMPARISON(name)                 \
+    COMPARISON(name##u)              \
+    PAGEDLAB_FRIEND(bool, operator operation, TWO, a.x operation b.x&& a.y operation b.y)
     PAGEDLAB_SMALL_COMPARISONS(COMPARISONS)
     PAGEDLAB_SMALL_UNARY(UNARY)
     PAGEDLAB_SMALL_BINARY(BINARY)
@@ -254,6 +220,7 @@ struct alignas(4) SmallFloat2 {
 #undef TERNARY
 #undef BINARY
 #undef UNARY
+#undef TWO
     friend SmallFloat2 __hisnan2(SmallFloat2 a) { return {float(__hisnan(a.x)), float(__hisnan(a.y))}; }
     // Of complex numbers x + iy: a * b + c, each product added in turn.
     friend SmallFloat2 __hcmadd(SmallFloat2 a, SmallFloat2 b, SmallFloat2 c) {
@@ -261,18 +228,13 @@ struct alignas(4) SmallFloat2 {
     }
     PAGEDLAB_SMALL_OPERATORS(SmallFloat2, __hadd2, __hsub2, __hmul2, __h2div, __hneg2,
                              (SmallFloat2{1.0f, 1.0f}))
-    friend bool operator==(SmallFloat2 a, SmallFloat2 b) { return __hbeq2(a, b); }
-    friend bool operator!=(SmallFloat2 a, SmallFloat2 b) { return __hbneu2(a, b); }
-    friend bool operator<(SmallFloat2 a, SmallFloat2 b) { return __hblt2(a, b); }
-    friend bool operator<=(SmallFloat2 a, SmallFloat2 b) { return __hble2(a, b); }
-    friend bool operator>(SmallFloat2 a, SmallFloat2 b) { return __hbgt2(a, b); }
-    friend bool operator>=(SmallFloat2 a, SmallFloat2 b) { return __hbge2(a, b); }
     friend float __low2float(SmallFloat2 a) { return a.x; }
     friend float __high2float(SmallFloat2 a) { return a.y; }
     friend SmallFloat2 __lowhigh2highlow(SmallFloat2 a) { return {a.y, a.x}; }
 };
 #undef PAGEDLAB_SMALL_OPERATORS
 #undef PAGEDLAB_SMALL_OPERATOR
+#undef PAGEDLAB_FRIEND
 #undef PAGEDLAB_SMALL_UNARY
 #undef PAGEDLAB_SMALL_CHOICE
 #undef PAGEDLAB_SMALL_BINARY
@@ -282,17 +244,13 @@ struct alignas(4) SmallFloat2 {
 
 // Conversions, whose names hold the type's: `one` and `two` as in __float2bfloat16 and __float22bfloat162_rn.
 #define PAGEDLAB_FROM_INTEGER(T, one, I, i, suffix, direction) \
-    PAGEDLAB_FUNCTION(T, __##i##2##one##suffix, (I a),         \
-                      T::rounded(pagedlab::to_double(a), pagedlab::direction))
-#define PAGEDLAB_INTEGERS(T, one, I, i)                                                 \
-    PAGEDLAB_FROM_INTEGER(T, one, I, i, _rn, NEAREST)                                   \
-    PAGEDLAB_FROM_INTEGER(T, one, I, i, _rz, TO_ZERO)                                   \
-    PAGEDLAB_FROM_INTEGER(T, one, I, i, _ru, UP)                                        \
-    PAGEDLAB_FROM_INTEGER(T, one, I, i, _rd, DOWN)                                      \
-    PAGEDLAB_FUNCTION(I, __##one##2##i##_rn, (T a), pagedlab::to_integer<I>(rintf(a)))  \
-    PAGEDLAB_FUNCTION(I, __##one##2##i##_rz, (T a), pagedlab::to_integer<I>(truncf(a))) \
-    PAGEDLAB_FUNCTION(I, __##one##2##i##_ru, (T a), pagedlab::to_integer<I>(ceilf(a)))  \
-    PAGEDLAB_FUNCTION(I, __##one##2##i##_rd, (T a), pagedlab::to_integer<I>(floorf(a)))
+    PAGEDLAB_FUNCTION(T, __##i##2##one##suffix, (I a), T::rounded(pagedlab::to_double(a), direction))
+#define PAGEDLAB_INTEGERS(T, one, I, i)                         \
+    PAGEDLAB_FROM_INTEGER(T, one, I, i, _rn, pagedlab::NEAREST) \
+    PAGEDLAB_FROM_INTEGER(T, one, I, i, _rz, pagedlab::TO_ZERO) \
+    PAGEDLAB_FROM_INTEGER(T, one, I, i, _ru, pagedlab::UP)      \
+    PAGEDLAB_FROM_INTEGER(T, one, I, i, _rd, pagedlab::DOWN)    \
+    PAGEDLAB_TO_INTEGER(T, one, I, i, float)
 // __bfloat162float and __half2float take a reference: of a load that is an argument, g++ does not keep the line.
 #define PAGEDLAB_CONVERSIONS(T, T2, one, two)                                                              \
     PAGEDLAB_INTEGERS(T, one, short, short)                                                                \
@@ -312,19 +270,19 @@ struct alignas(4) SmallFloat2 {
     PAGEDLAB_FUNCTION(T, __double2##one, (double a), a)                                                    \
     PAGEDLAB_FUNCTION(float, __##one##2float, (const T& a), a)                                             \
     PAGEDLAB_FUNCTION(unsigned short, __##one##_as_ushort, (T a), a.bits)                                  \
-    PAGEDLAB_FUNCTION(short, __##one##_as_short, (T a), static_cast<short>(a.bits))                        \
+    PAGEDLAB_FUNCTION(short, __##one##_as_short, (T a), a.bits)                                            \
     PAGEDLAB_FUNCTION(T, __ushort_as_##one, (unsigned short a), T::of_bits(a))                             \
     PAGEDLAB_FUNCTION(T, __short_as_##one, (short a), T::of_bits(a))                                       \
-    PAGEDLAB_FUNCTION(T2, __float2##two##_rn, (float a), (T2{a, a}))                                       \
-    PAGEDLAB_FUNCTION(T2, __floats2##two##_rn, (float a, float b), (T2{a, b}))                             \
-    PAGEDLAB_FUNCTION(T2, __float22##two##_rn, (float2 a), (T2{a.x, a.y}))                                 \
-    PAGEDLAB_FUNCTION(float2, __##two##2float2, (T2 a), (float2{a.x, a.y}))                                \
-    PAGEDLAB_FUNCTION(T2, __halves2##two, (T a, T b), (T2{a, b}))                                          \
-    PAGEDLAB_FUNCTION(T2, make_##two, (T a, T b), (T2{a, b}))                                              \
-    PAGEDLAB_FUNCTION(T2, __##one##2##two, (T a), (T2{a, a}))                                              \
+    PAGEDLAB_FUNCTION(T2, __float2##two##_rn, (float a), {a, a})                                           \
+    PAGEDLAB_FUNCTION(T2, __floats2##two##_rn, (float a, float b), {a, b})                                 \
+    PAGEDLAB_FUNCTION(T2, __float22##two##_rn, (float2 a), {a.x, a.y})                                     \
+    PAGEDLAB_FUNCTION(float2, __##two##2float2, (T2 a), {a.x, a.y})                                        \
+    PAGEDLAB_FUNCTION(T2, __halves2##two, (T a, T b), {a, b})                                              \
+    PAGEDLAB_FUNCTION(T2, make_##two, (T a, T b), {a, b})                                                  \
+    PAGEDLAB_FUNCTION(T2, __##one##2##two, (T a), {a, a})                                                  \
     PAGEDLAB_FUNCTION(T, __low2##one, (T2 a), a.x)                                                         \
     PAGEDLAB_FUNCTION(T, __high2##one, (T2 a), a.y)                                                        \
-    PAGEDLAB_FUNCTION(T2, __low2##two, (T2 a), (T2{a.x, a.x}))                                             \
-    PAGEDLAB_FUNCTION(T2, __high2##two, (T2 a), (T2{a.y, a.y}))                                            \
-    PAGEDLAB_FUNCTION(T2, __lows2##two, (T2 a, T2 b), (T2{a.x, b.x}))                                      \
-    PAGEDLAB_FUNCTION(T2, __highs2##two, (T2 a, T2 b), (T2{a.y, b.y}))
+    PAGEDLAB_FUNCTION(T2, __low2##two, (T2 a), {a.x, a.x})                                                 \
+    PAGEDLAB_FUNCTION(T2, __high2##two, (T2 a), {a.y, a.y})                                                \
+    PAGEDLAB_FUNCTION(T2, __lows2##two, (T2 a, T2 b), {a.x, b.x})                                          \
+    PAGEDLAB_FUNCTION(T2, __highs2##two, (T2 a, T2 b), {a.y, b.y})

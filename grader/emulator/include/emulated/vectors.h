@@ -42,9 +42,9 @@
                        w(PAGEDLAB_GIVEN(3)))                                                            \
     };                                                                                                  \
     PAGEDLAB_FUNCTION(base##1, make_##base##1, (type x), {x})                                           \
-    PAGEDLAB_FUNCTION(base##2, make_##base##2, (type x, type y), (base##2 {x, y}))                      \
-    PAGEDLAB_FUNCTION(base##3, make_##base##3, (type x, type y, type z), (base##3 {x, y, z}))           \
-    PAGEDLAB_FUNCTION(base##4, make_##base##4, (type x, type y, type z, type w), (base##4 {x, y, z, w}))
+    PAGEDLAB_FUNCTION(base##2, make_##base##2, (type x, type y), {x, y})                                \
+    PAGEDLAB_FUNCTION(base##3, make_##base##3, (type x, type y, type z), {x, y, z})                     \
+    PAGEDLAB_FUNCTION(base##4, make_##base##4, (type x, type y, type z, type w), {x, y, z, w})
 
 PAGEDLAB_VECTORS(char, signed char, 2, 4)
 PAGEDLAB_VECTORS(uchar, unsigned char, 2, 4)
