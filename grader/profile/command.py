@@ -24,9 +24,6 @@ from grader.submission import take_in
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-Sources = dict[str, list[str]]
-"""The lines of a kernel's file, by the kernel's name."""
-
 
 def add_profile(commands: "Subparsers") -> None:
     """Add the command."""
