@@ -1,9 +1,10 @@
 """What a device checks while it is watched: which memory kernels may use, which of it holds something, their faults."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from grader.emulator.arena import GAP, WIDE_GAP, Arena
-from grader.emulator.native import Checks, Launch, LoadedModule, Runtime
+from grader.emulator.native import Checks, Launch, LoadedModule, Pointer, Runtime
 from grader.emulator.reports import Memory, merged, readable
 
 MAX_MARKED = 256 << 20
@@ -42,19 +43,21 @@ class Checking:
 
     def checks(self, module: LoadedModule, kernel: str) -> Checks:
         """What a launch of this kernel is checked against."""
-        arrays = [self._arrays.get(begin, (begin, size)) for begin, size in self._arena.allocations()]
-        return module.checks(kernel, arrays)
+        return module.checks(kernel, self._usable())
 
-    def collect(self, launch: Launch, checks: Checks, module: LoadedModule, packed: bytes) -> None:
-        """Keep what was found in a launch."""
+    def collect(self, launch: Launch, checks: Checks, module: LoadedModule, pointers: Sequence[Pointer]) -> None:
+        """Keep what was found in a launch with these pointers as arguments."""
         if checks.num_reports:
-            found = list(checks.reports[: checks.num_reports])
-            name, dynamic_shared = launch.name.decode(), launch.dynamic_shared
-            memory = Memory(self._arena, self._arrays, module, name, packed, dynamic_shared)
-            self._reports = merged(self._reports + [readable(report, memory) for report in found])
+            memory = Memory(self._arena, self._usable(), module, launch, pointers)
+            found = [readable(report, memory) for report in checks.reports[: checks.num_reports]]
+            self._reports = merged(self._reports + found)
 
     def report(self) -> list[dict[str, Any]]:
         return self._reports
+
+    def _usable(self) -> list[tuple[int, int]]:
+        """(begin, bytes) of what kernels may use of each allocation."""
+        return [self._arrays.get(begin, (begin, size)) for begin, size in self._arena.allocations()]
 
     def _mark(self, begin: int, size: int, is_written: bool) -> None:
         if self.active and 0 < size <= MAX_MARKED:

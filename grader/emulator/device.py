@@ -67,7 +67,7 @@ from grader.emulator.arena import Arena
 from grader.emulator.capability import ATTRIBUTES, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_THREADS, STICKY, Refused, error
 from grader.emulator.checks import Checking
 from grader.emulator.frames import MAX_HEADER, Requests
-from grader.emulator.native import Counters, Gemm, Kernels, Launch, LoadedModule, Range, Runtime, SiteTable
+from grader.emulator.native import Counters, Gemm, Kernels, Launch, LoadedModule, Runtime, SiteTable
 from grader.emulator.observation import DIRECTIONS, Observation
 from grader.emulator.profile import LaunchProfile
 from grader.emulator.toolchain import CompileError
@@ -250,24 +250,22 @@ class Device:
 
     def _run_instrumented(self, launch: Launch, kernels: Kernels, arguments: bytes) -> None:
         kernel, module = launch.name.decode(), kernels.instrumented()
-        pointers = module.pointers(kernel, arguments)
-        allocations = [self.arena.find(pointer) for pointer in pointers]
+        pointers = module.pointer_arguments(kernel, arguments)
+        allocations = [self.arena.find(pointer) for *_, pointer in pointers]
         counters, checks = Counters(), self.checking.checks(module, kernel)
         launch.counters = ctypes.pointer(counters) if self.observation.counted else None
         launch.checks = ctypes.pointer(checks) if self.checking.active else None
-        launch.memory = Range(self.arena.base, self.arena.base + self.arena.size)
-        launch.pointed_into = (Range * len(pointers))(*(Range(begin, begin + size) for begin, size in allocations))
-        launch.num_pointers = len(pointers)
+        launch.use_memory(self.arena.base, self.arena.size, allocations)
         if self.observation.profiled:
             launch.sites = ctypes.pointer(SiteTable())
         kernels.plain.copy_globals(module)
         self._run(launch, arguments)
         module.copy_globals(kernels.plain)
-        self.checking.collect(launch, checks, module, arguments)
+        self.checking.collect(launch, checks, module, pointers)
         if self.observation.counted and not launch.error:
-            self.observation.add_kernel(kernel, counters, len(pointers))
+            self.observation.add_kernel(kernel, counters, launch.num_pointers)
             if launch.sites:
-                self.observation.add_profile(LaunchProfile(launch, module, arguments, allocations))
+                self.observation.add_profile(LaunchProfile(launch, module, pointers, allocations))
 
     def _check_launch(
         self, module: LoadedModule, name: str, grid: list[int], block: list[int], shared: int, given: int

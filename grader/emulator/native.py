@@ -16,18 +16,19 @@ MAX_ARGUMENTS = 64
 MAX_REPORTS = 64
 KINDS = {b"p": "pointer", b"i": "int", b"f": "float", b"s": "struct"}
 
-_int, _size, _pointer, _text = ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
+_int, _uint, _int64, _uint64 = ctypes.c_int, ctypes.c_uint, ctypes.c_int64, ctypes.c_uint64
+_size, _pointer, _text = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
+
+
+def _all(kind: Any, *names: str) -> list[tuple[str, Any]]:
+    """Fields of the same type."""
+    return [(name, kind) for name in names]
 
 
 class Argument(ctypes.Structure):
     """pagedlab::Argument of include/emulated/interface.h."""
 
-    _fields_ = (
-        ("size", ctypes.c_uint),
-        ("offset", ctypes.c_uint),
-        ("element", ctypes.c_uint),
-        ("kind", ctypes.c_char),
-    )
+    _fields_ = (*_all(_uint, "size", "offset", "element"), ("kind", ctypes.c_char))
 
 
 class Kernel(ctypes.Structure):
@@ -36,9 +37,7 @@ class Kernel(ctypes.Structure):
     _fields_ = (
         ("run", _pointer),
         ("arguments", ctypes.POINTER(Argument)),
-        ("num_arguments", ctypes.c_uint),
-        ("parameter_bytes", ctypes.c_uint),
-        ("max_threads", ctypes.c_uint),
+        *_all(_uint, "num_arguments", "parameter_bytes", "max_threads"),
     )
 
 
@@ -46,11 +45,11 @@ class Counters(ctypes.Structure):
     """pagedlab::Counters of runtime/runtime.h."""
 
     _fields_ = (
-        *((name, ctypes.c_uint64) for name in (
-            "threads", "blocks", "load_bytes", "store_bytes", "load_sectors", "store_sectors", "ideal_load_sectors",
-            "ideal_store_sectors", "barriers", "shuffles", "max_thread_accesses", "accesses",
-        )),
-        ("arguments", ctypes.c_uint64 * 2 * MAX_ARGUMENTS),
+        *_all(
+            _uint64, "threads", "blocks", "load_bytes", "store_bytes", "load_sectors", "store_sectors",
+            "ideal_load_sectors", "ideal_store_sectors", "barriers", "shuffles", "max_thread_accesses", "accesses",
+        ),
+        ("arguments", _uint64 * 2 * MAX_ARGUMENTS),
     )  # fmt: skip
 
     def packed(self, num_pointers: int) -> bytes:
@@ -73,13 +72,11 @@ class WorstRequest(ctypes.Structure):
     """pagedlab::WorstRequest of runtime/runtime.h."""
 
     _fields_ = (
-        ("cost", ctypes.c_uint64),
-        ("ideal", ctypes.c_uint64),
-        ("lanes", ctypes.c_uint32),
-        ("bytes", ctypes.c_uint32),
-        ("block", ctypes.c_uint32 * 3),
-        ("warp", ctypes.c_uint32),
-        ("addresses", ctypes.c_uint64 * WARP),
+        *_all(_uint64, "cost", "ideal"),
+        *_all(_uint, "lanes", "bytes"),
+        ("block", _uint * 3),
+        ("warp", _uint),
+        ("addresses", _uint64 * WARP),
     )
 
 
@@ -87,48 +84,38 @@ class Site(ctypes.Structure):
     """pagedlab::Site of runtime/runtime.h, with its counts in the place of a struct of them."""
 
     _fields_ = (
-        ("instruction", ctypes.c_uint64),
-        ("kind", ctypes.c_uint32),
-        ("space", ctypes.c_uint32),
-        *((name, ctypes.c_uint64) for name in (
-            "requests", "lanes", "bytes", "divergent", "cost", "ideal", "addresses",
-        )),
+        ("instruction", _uint64),
+        *_all(_uint, "kind", "space"),
+        *_all(_uint64, "requests", "lanes", "bytes", "divergent", "cost", "ideal", "addresses"),
         ("worst", WorstRequest),
-    )  # fmt: skip
+    )
 
 
 class SiteTable(ctypes.Structure):
     """pagedlab::SiteTable of runtime/runtime.h."""
 
-    _fields_ = (("lost", ctypes.c_uint64), ("slots", Site * 1024))
+    _fields_ = (("lost", _uint64), ("slots", Site * 1024))
 
 
 class Range(ctypes.Structure):
     """pagedlab::Range of runtime/runtime.h."""
 
-    _fields_ = (("begin", ctypes.c_uint64), ("end", ctypes.c_uint64))
+    _fields_ = _all(_uint64, "begin", "end")
 
 
 class Place(ctypes.Structure):
     """pagedlab::Place of runtime/runtime.h."""
 
-    _fields_ = (
-        ("block", ctypes.c_uint * 3),
-        ("thread", ctypes.c_uint * 3),
-        ("instruction", ctypes.c_uint64),
-        ("line", _int),
-        ("kind", _int),
-    )
+    _fields_ = (*_all(_uint * 3, "block", "thread"), ("instruction", _uint64), *_all(_int, "line", "kind"))
 
 
 class Report(ctypes.Structure):
     """pagedlab::Report of runtime/runtime.h."""
 
     _fields_ = (
-        *((name, _int) for name in ("verdict", "is_error", "space")),
-        ("access", Place),
-        ("other", Place),
-        *((name, ctypes.c_uint64) for name in ("address", "bytes", "count")),
+        *_all(_int, "verdict", "is_error", "space"),
+        *_all(Place, "access", "other"),
+        *_all(_uint64, "address", "bytes", "count"),
         ("text", ctypes.c_char * 400),
     )
 
@@ -138,12 +125,11 @@ class Checks(ctypes.Structure):
 
     _fields_ = (
         ("arrays", ctypes.POINTER(Range)),
-        ("num_arrays", ctypes.c_uint),
+        ("num_arrays", _uint),
         ("shared_variables", ctypes.POINTER(Range)),
-        ("num_shared_variables", ctypes.c_uint),
-        ("num_guards", ctypes.c_uint),
+        *_all(_uint, "num_shared_variables", "num_guards"),
         ("image", Range),
-        ("num_reports", ctypes.c_uint),
+        ("num_reports", _uint),
         ("reports", Report * MAX_REPORTS),
     )
 
@@ -153,45 +139,37 @@ class Launch(ctypes.Structure):
 
     _fields_ = (
         ("kernel", ctypes.POINTER(Kernel)),
-        ("name", _text),
-        ("arguments", _text),
+        *_all(_text, "name", "arguments"),
         ("shared_anchor", _pointer),
-        ("anchor_offset", _size),
-        ("static_shared", _size),
-        ("dynamic_shared", _size),
-        ("code", Range),
-        ("memory", Range),
+        *_all(_size, "anchor_offset", "static_shared", "dynamic_shared"),
+        *_all(Range, "code", "memory"),
         ("pointed_into", ctypes.POINTER(Range)),
-        ("num_pointers", ctypes.c_uint),
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("order_seed", ctypes.c_uint),
+        ("num_pointers", _uint),
+        *_all(_uint * 3, "grid", "block"),
+        ("order_seed", _uint),
         ("counters", ctypes.POINTER(Counters)),
         ("checks", ctypes.POINTER(Checks)),
         ("sites", ctypes.POINTER(SiteTable)),
         ("error", _int),
-        ("address", ctypes.c_uint64),
+        ("address", _uint64),
         ("detail", ctypes.c_char * 1024),
     )
+
+    def use_memory(self, begin: int, size: int, allocations: Sequence[tuple[int, int]]) -> None:
+        """Set all device memory, and begin and bytes of the allocation that each pointer argument points into."""
+        self.memory = Range(begin, begin + size)
+        self.pointed_into = _ranges(allocations[:MAX_ARGUMENTS])
+        self.num_pointers = min(len(allocations), MAX_ARGUMENTS)
 
 
 class Gemm(ctypes.Structure):
     """pagedlab::Gemm of runtime/gemm.cpp."""
 
     _fields_ = (
-        ("trans_a", _int),
-        ("trans_b", _int),
-        ("m", ctypes.c_int64),
-        ("n", ctypes.c_int64),
-        ("k", ctypes.c_int64),
-        ("a", _pointer),
-        ("lda", ctypes.c_int64),
-        ("b", _pointer),
-        ("ldb", ctypes.c_int64),
-        ("c", _pointer),
-        ("ldc", ctypes.c_int64),
-        ("alpha", ctypes.c_float),
-        ("beta", ctypes.c_float),
+        *_all(_int, "trans_a", "trans_b"),
+        *_all(_int64, "m", "n", "k"),
+        *(field for name in "abc" for field in ((name, _pointer), (f"ld{name}", _int64))),
+        *_all(ctypes.c_float, "alpha", "beta"),
         ("c_is_float", _int),
     )
 
@@ -205,9 +183,13 @@ class Runtime:
         self.catch_faults: Callable[[int], None] = library.pagedlab_catch_faults  # control socket
         self.launch: Callable[[Any], None] = library.pagedlab_launch  # a Launch by reference
         self.mark: Callable[[int, int, bool], None] = library.pagedlab_mark  # begin, bytes, whether they hold something
-        library.pagedlab_mark.argtypes = [ctypes.c_uint64, _size, ctypes.c_bool]
+        library.pagedlab_mark.argtypes = [_uint64, _size, ctypes.c_bool]
         self.forget: Callable[[], None] = library.pagedlab_forget
         self.gemm: Callable[[Any], None] = library.pagedlab_gemm  # a Gemm by reference
+
+
+Pointer = tuple[str, int, int]
+"""An argument of a launch: its name, bytes of an element, address."""
 
 
 class LoadedModule:
@@ -219,6 +201,8 @@ class LoadedModule:
         library = _loaded(module)
         anchor = ctypes.cast(library.pagedlab_shared, _pointer)
         self.base = (anchor.value or 0) - module.reference
+        self.globals = {name: (self.base + at, size) for name, (at, size) in module.globals.items()}
+        """Address here and bytes of each of the module's variables."""
         self.launches: dict[str, Launch] = {}
         """What is the same in every launch of a kernel."""
         code = self.base + module.code[0]
@@ -240,68 +224,61 @@ class LoadedModule:
         """The Kernel of this name; raises KeyError."""
         return self.launches[name].kernel.contents
 
+    def arguments(self, name: str) -> list[Argument]:
+        """What the kernel of this name takes."""
+        kernel = self.kernel(name)
+        return list(kernel.arguments[: kernel.num_arguments])
+
     def num_pointers(self, name: str) -> int:
-        kernel = self.kernel(name)
-        kinds = [argument.kind for argument in kernel.arguments[: kernel.num_arguments]]
-        return min(kinds.count(b"p"), MAX_ARGUMENTS)
+        return min(sum(argument.kind == b"p" for argument in self.arguments(name)), MAX_ARGUMENTS)
 
-    def pointers(self, name: str, packed: bytes) -> list[int]:
+    def pointer_arguments(self, name: str, packed: bytes) -> list[Pointer]:
         """The pointers among the packed arguments of a kernel."""
-        kernel = self.kernel(name)
-        arguments = kernel.arguments[: kernel.num_arguments]
-        return [struct.unpack_from("Q", packed, a.offset)[0] for a in arguments if a.kind == b"p"][:MAX_ARGUMENTS]
-
-    def pointer_arguments(self, name: str, packed: bytes) -> list[tuple[str, int, int]]:
-        """(name, bytes of an element, address) of each pointer among the packed arguments of a kernel."""
-        kernel = self.kernel(name)
-        arguments = zip(kernel.arguments[: kernel.num_arguments], self.module.parameters[name], strict=True)
+        arguments = zip(self.arguments(name), self.module.parameters[name], strict=True)
         return [(n, a.element, struct.unpack_from("Q", packed, a.offset)[0]) for a, n in arguments if a.kind == b"p"]
+
+    def shared_variables(self, name: str) -> dict[str, tuple[int, int]]:
+        """Offset and bytes of each static shared variable that this kernel may use, by its symbol."""
+        every = self.module.shared_variables.items()
+        return {symbol: (at, size) for symbol, (at, size, owner) in every if owner in (name, None)}
 
     def description(self) -> dict[str, dict[str, Any]]:
         """Per kernel what a client must know to launch it."""
-        described = {}
-        for name in self.launches:
-            kernel = self.kernel(name)
-            arguments = [
-                {"size": argument.size, "offset": argument.offset, "kind": KINDS[argument.kind]}
-                for argument in kernel.arguments[: kernel.num_arguments]
-            ]
-            described[name] = {
-                "arguments": arguments,
-                "parameter_bytes": kernel.parameter_bytes,
+        return {
+            name: {
+                "arguments": [
+                    {"size": a.size, "offset": a.offset, "kind": KINDS[a.kind]} for a in self.arguments(name)
+                ],
+                "parameter_bytes": self.kernel(name).parameter_bytes,
                 "shared_static": self.module.shared[name],
-                "max_threads": kernel.max_threads,
+                "max_threads": self.kernel(name).max_threads,
             }
-        return described
-
-    def source_line(self, instruction: int) -> tuple[str, int]:
-        """File and line of the call of a hook that returns to this address; ("", 0) when unknown."""
-        return self.source_lines([instruction])[0]
+            for name in self.launches
+        }
 
     def source_lines(self, instructions: Sequence[int]) -> list[tuple[str, int]]:
-        """As source_line, of many."""
+        """File and line of the calls of hooks that return to these addresses; ("", 0) where unknown."""
         return _source_lines(str(self.module.path), tuple(instruction - 1 - self.base for instruction in instructions))
 
     def checks(self, name: str, arrays: Sequence[tuple[int, int]]) -> Checks:
         """What a checked launch of this kernel may access: arrays (address, bytes) and the module's own variables."""
-        variables = [(self.base + address, size) for address, size in self.module.globals.values()]
-        own = {n: (at, size) for n, (at, size, owner) in self.module.shared_variables.items() if owner in (name, None)}
+        own = self.shared_variables(name)
         shared = sorted(own, key=is_guard)
-        checks = Checks(
-            num_arrays=len(arrays) + len(variables),
+        usable = sorted([*arrays, *self.globals.values()])
+        return Checks(
+            arrays=_ranges(usable),
+            num_arrays=len(usable),
+            shared_variables=_ranges([own[variable] for variable in shared]),
             num_shared_variables=len(shared),
             num_guards=sum(map(is_guard, shared)),
             image=Range(self.base, self.base + self.module.image_bytes),
         )
-        checks.arrays = _ranges(sorted([*arrays, *variables]))
-        checks.shared_variables = _ranges([own[variable] for variable in shared])
-        return checks
 
     def copy_globals(self, target: "LoadedModule") -> None:
         """Give another build of the same source the values of this one's variables."""
-        for name, (address, size) in self.module.globals.items():
-            if name in target.module.globals:
-                ctypes.memmove(target.base + target.module.globals[name][0], self.base + address, size)
+        for name, (address, size) in self.globals.items():
+            if name in target.globals:
+                ctypes.memmove(target.globals[name][0], address, size)
 
 
 @functools.lru_cache(maxsize=4096)

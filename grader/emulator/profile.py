@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from grader.emulator.native import SITE_KINDS, WARP, Launch, LoadedModule, Site, WorstRequest
+from grader.emulator.native import SITE_KINDS, WARP, Launch, LoadedModule, Pointer, Site, WorstRequest
 from grader.emulator.reports import GLOBAL, STATIC_SHARED, variable_name
 
 SPACES = ("global", "shared", "shared", "")
@@ -14,14 +14,14 @@ class LaunchProfile:
     """One launch; the lines of its instructions are looked up when it is told."""
 
     def __init__(
-        self, launch: Launch, module: LoadedModule, packed: bytes, allocations: Sequence[tuple[int, int]]
+        self, launch: Launch, module: LoadedModule, pointers: Sequence[Pointer], allocations: Sequence[tuple[int, int]]
     ) -> None:
-        """`packed` are the launch's arguments, `allocations` begin and bytes of what each pointer points into."""
+        """`pointers` are among the launch's arguments, `allocations` begin and bytes of what they point into."""
         table = launch.sites.contents
         self.name = launch.name.decode()
         self._module = module
         self._sites = [Site.from_buffer_copy(slot) for slot in table.slots if slot.instruction]
-        self._arrays = list(zip(module.pointer_arguments(self.name, packed), allocations, strict=False))
+        self._arrays = list(zip(pointers, allocations, strict=True))
         self._launch = {
             "kernel": self.name,
             "grid": list(launch.grid),

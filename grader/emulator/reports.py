@@ -7,10 +7,11 @@ A report is a dict: {"verdict", "is_error": bool (a remark costs no points), "ke
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from grader.emulator.arena import Arena
-from grader.emulator.native import LoadedModule, Place, Report
+from grader.emulator.native import Launch, LoadedModule, Place, Pointer, Report
 from grader.emulator.source import line_of
 from grader.emulator.toolchain import is_guard
 
@@ -38,19 +39,18 @@ class Memory:
     def __init__(
         self,
         arena: Arena,
-        arrays: dict[int, tuple[int, int]],
+        arrays: Sequence[tuple[int, int]],
         module: LoadedModule,
-        kernel: str,
-        packed: bytes,
-        dynamic_shared: int,
+        launch: Launch,
+        pointers: Sequence[Pointer],
     ) -> None:
+        """`arrays` are begin and bytes of what the launch may use, `pointers` are among its arguments."""
         self.module = module
-        self.kernel = kernel
+        self.kernel = launch.name.decode()
         self._arena = arena
-        self._dynamic_bytes = dynamic_shared
-        self._ranges = [arrays.get(begin, (begin, size)) for begin, size in arena.allocations()]
-        self._variables = {name: (module.base + at, size) for name, (at, size) in module.module.globals.items()}
-        self._arguments = module.pointer_arguments(kernel, packed)
+        self._dynamic_bytes = launch.dynamic_shared
+        self._arrays = arrays
+        self._arguments = pointers
 
     def describe(self, space: int, address: int, size: int) -> tuple[str, str]:
         """The name of what is at an address, and how far it is out of bounds (empty when it is not)."""
@@ -71,12 +71,8 @@ class Memory:
 
     def _static_shared(self, offset: int, size_of_access: int) -> tuple[str, str]:
         offset = _signed(offset)
-        variables = self.module.module.shared_variables
-        places = {
-            symbol: (at, size)
-            for symbol, (at, size, owner) in variables.items()
-            if owner in (self.kernel, None) and not is_guard(symbol)
-        }
+        variables = self.module.shared_variables(self.kernel)
+        places = {symbol: place for symbol, place in variables.items() if not is_guard(symbol)}
         for symbol, (begin, size) in places.items():
             if begin <= offset < begin + size:
                 return f"shared {variable_name(symbol)}[{(offset - begin) // size_of_access}]", ""
@@ -127,13 +123,13 @@ class Memory:
     def _named(self) -> list[tuple[str, int, int, int]]:
         """(name, bytes of an element, begin, bytes) of each array, those of arguments first."""
         found = []
-        unnamed = dict(self._ranges)
+        unnamed = dict(self._arrays)
         for name, element, pointer in self._arguments:
-            for begin, size in self._ranges:
+            for begin, size in self._arrays:
                 if begin <= pointer < begin + max(size, 1):
                     found.append((name, element, pointer, begin + size - pointer))
                     unnamed.pop(begin, None)
-        variables = [(name, 1, begin, size) for name, (begin, size) in self._variables.items()]
+        variables = [(name, 1, begin, size) for name, (begin, size) in self.module.globals.items()]
         rest = [(f"an array of {size} bytes", 1, begin, size) for begin, size in unnamed.items()]
         return [*found, *variables, *rest]
 
@@ -167,13 +163,8 @@ def merged(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The first of each kind and line, with the count of all; errors first, causes before what follows from them."""
     kept: dict[tuple[Any, ...], dict[str, Any]] = {}
     for report in reports:
-        key = (
-            report["verdict"],
-            report["is_error"],
-            report["kernel"],
-            report["access"]["file"],
-            report["access"]["line"],
-        )
+        where = report["access"]["file"], report["access"]["line"]
+        key = report["verdict"], report["is_error"], report["kernel"], *where
         if key in kept:
             kept[key]["count"] += report["count"]
         else:
@@ -243,7 +234,7 @@ def _barrier_advice(found: dict[str, Any], text: str) -> str:
 
 
 def _place(place: Place, memory: Memory) -> dict[str, Any]:
-    file, line = memory.module.source_line(place.instruction) if place.instruction else ("", place.line)
+    [(file, line)] = memory.module.source_lines([place.instruction]) if place.instruction else [("", place.line)]
     file = file or memory.module.module.source_name
     kind = KINDS[place.kind] if place.kind >= 0 else ""
     return {
