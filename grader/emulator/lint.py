@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from grader.emulator import unsupported
 from grader.emulator.source import SourceError
 
 HEADERS = Path(__file__).resolve().parent / "include"
@@ -294,8 +295,8 @@ def _check_directive(token: Token) -> None:
 
 def _check_name(tokens: Sequence[Token], i: int) -> None:
     token, name = tokens[i], tokens[i].text
-    if name in ("asm", "__asm", "__asm__"):
-        raise _error(token, f"{name}: inline PTX (asm) is not emulated; use a GPU for this kernel")
+    if reason := unsupported.name(name, _words(tokens, i + 1, 1)):
+        raise _error(token, reason)
     if name in ("__attribute__", "__attribute"):
         _check_attributes(tokens, i + 3)
     if name == "noinline" and _words(tokens, i - 1, 1) == "::":

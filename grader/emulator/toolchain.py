@@ -141,7 +141,7 @@ def _machine_flags() -> tuple[str, ...]:
 def _fingerprint() -> bytes:
     """Of all that a compiled file depends on besides its own text: compiler, kit headers, runtime."""
     digest = hashlib.sha256(_version().encode())
-    own = [FOLDER / name for name in ("lint.py", "products.py", "source.py", "toolchain.py")]
+    own = [FOLDER / f"{name}.py" for name in ("lint", "objects", "products", "source", "toolchain", "unsupported")]
     for path in sorted([*HEADERS.rglob("*.h"), *RUNTIME.glob("*"), *own]):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.digest()

@@ -50,7 +50,6 @@ _NAMES = {
     r"this_grid|this_multi_grid|this_cluster|__cluster_dims__|(?:multi_)?grid_group|cluster_group": (
         "synchronisation of a whole grid or cluster is not emulated: end the kernel, and launch a second one"
     ),
-    r"\w*no_sanitize\w*|(?:__)?noipa(?:__)?": "code that is not to be instrumented is not emulated: take this away",
     r"cuda(?:Malloc|Free|Memcpy|Memset|Host|Func|Stream|Event|Launch|Occupancy|Error|Success|(?:Device|Thread)Sync|DeviceReset"
     r"|[GS]etDevice|GetLast|PeekAt|GetError|GetSymbol)\w*": (
         "CUDA's host functions cannot be called here: keep the kernels, and allocate, copy and launch from Python"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from grader.emulator import toolchain
+
 KIT = Path(__file__).resolve().parents[2]
 CLIENT = KIT / "grader" / "emulator" / "client"
 sys.path.insert(0, str(CLIENT))
@@ -36,3 +38,12 @@ def program(tmp_path: Path) -> Program:
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=timeout)
 
     return run
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder for what is compiled in this process."""
+    for folder in toolchain.CACHE.glob("header-*"):  # to read the kit's headers takes as long as several kernels
+        (tmp_path / folder.name).symlink_to(folder)
+    monkeypatch.setattr(toolchain, "CACHE", tmp_path)
+    return tmp_path

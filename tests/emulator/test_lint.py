@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grader.emulator import lint, toolchain
+from grader.emulator import lint
 from grader.emulator.toolchain import CompileError, compile_module
 from tests.emulator.device_client import CompileFailed, start_device
 from tests.emulator.test_counters import count
@@ -132,14 +132,6 @@ ACCEPTED = {
             }
         }""",
 }  # fmt: skip
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for folder in toolchain.CACHE.glob("header-*"):  # to read the kit's headers takes as long as several kernels
-        (tmp_path / folder.name).symlink_to(folder)
-    monkeypatch.setattr(toolchain, "CACHE", tmp_path)
-    return tmp_path
 
 
 def compiled(source: str, *options: str, folders: tuple[Path, ...] = (), instrumented: bool = False) -> str:
