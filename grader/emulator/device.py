@@ -65,11 +65,11 @@ from typing import Any
 
 from grader.emulator.arena import Arena
 from grader.emulator.capability import ATTRIBUTES, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_THREADS, STICKY, Refused, error
-from grader.emulator.checks import Checking
+from grader.emulator.checking import Checking
 from grader.emulator.frames import MAX_HEADER, Requests
+from grader.emulator.launch_profile import LaunchProfile
 from grader.emulator.native import Counters, Gemm, Kernels, Launch, LoadedModule, Runtime, SiteTable
 from grader.emulator.observation import DIRECTIONS, Observation
-from grader.emulator.profile import LaunchProfile
 from grader.emulator.toolchain import CompileError
 from grader.framing import ProtocolError, receive_frame, send_frame
 

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from grader.emulator.launch_profile import LaunchProfile
 from grader.emulator.native import Counters
-from grader.emulator.profile import LaunchProfile
 
 MAX_GEMMS = 1 << 18
 MAX_KERNELS = 1 << 15
