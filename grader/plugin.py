@@ -57,6 +57,7 @@ class Bench:
         return "\n".join(filter(None, (worker.printed() for worker in self._workers.values())))
 
     def take_remarks(self) -> list[str]:
+        """What checks remarked of the submission since the last time."""
         return [remark for worker in self._workers.values() for remark in worker.take_remarks()]
 
     def end_check(self) -> None:

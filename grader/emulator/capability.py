@@ -44,6 +44,7 @@ ATTRIBUTES = {
 
 
 def error(code: int, detail: str = "") -> dict[str, Any]:
+    """An ERROR of device.py's protocol."""
     name, text = ERRORS[code]
     return {"code": code, "name": name, "text": text, "detail": detail}
 

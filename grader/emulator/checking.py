@@ -28,10 +28,12 @@ class Checking:
             runtime.forget()
 
     def allocated(self, begin: int, size: int) -> None:
+        """Memory of so many bytes is new: nobody has written it."""
         self._arrays.pop(begin, None)
         self._mark(begin, size, False)
 
     def written(self, begin: int, size: int) -> None:
+        """These bytes hold something."""
         self._mark(begin, size, True)
 
     def array(self, begin: int, size: int, is_written: bool) -> None:
@@ -53,6 +55,7 @@ class Checking:
             self._reports = merged(self._reports + found)
 
     def report(self) -> list[dict[str, Any]]:
+        """What was found since the begin, see reports.py."""
         return self._reports
 
     def _usable(self) -> list[tuple[int, int]]:

@@ -230,6 +230,7 @@ class LoadedModule:
         return list(kernel.arguments[: kernel.num_arguments])
 
     def num_pointers(self, name: str) -> int:
+        """How many of a kernel's arguments are pointers that Counters tells of."""
         return min(sum(argument.kind == b"p" for argument in self.arguments(name)), MAX_ARGUMENTS)
 
     def pointer_arguments(self, name: str, packed: bytes) -> list[Pointer]:
@@ -329,6 +330,7 @@ class Kernels:
         self._instrumented: LoadedModule | None = None
 
     def instrumented(self) -> LoadedModule:
+        """The build with hooks at each access. Raises CompileError."""
         if self._instrumented is None:
             self._instrumented = self._build(instrumented=True)
         return self._instrumented

@@ -17,6 +17,8 @@ _INITIAL = "$tlv$init"  # behind the name of a thread-local variable: its conten
 
 
 class Symbol(NamedTuple):
+    """A variable or function that the file defines."""
+
     name: str
     section: str
     address: int
@@ -26,6 +28,8 @@ class Symbol(NamedTuple):
 
 
 class ObjectFile(NamedTuple):
+    """What a shared object says of itself."""
+
     sections: dict[str, tuple[int, int]]
     """What is loaded: name to address in the file and bytes."""
     symbols: list[Symbol]
@@ -35,6 +39,7 @@ class ObjectFile(NamedTuple):
 
 
 def read_object(content: bytes) -> ObjectFile:
+    """Of the bytes of the file."""
     return _read_elf(content) if content.startswith(b"\x7fELF") else _read_mach_o(content)
 
 

@@ -41,9 +41,11 @@ class ProfilingWorker(Worker):
         self.launched: dict[str, Launched] = {}
 
     def launch(self, op: str, *arguments: Any) -> Any:
+        """As Worker.launch, profiled and not checked."""
         return self._profiled(op, arguments)[0]
 
     def count(self, op: str, *arguments: Any) -> Counters:
+        """As Worker.count, but without sites."""
         return self._profiled(op, arguments)[1]
 
     def _profiled(self, op: str, arguments: tuple[Any, ...]) -> tuple[Any, Counters]:

@@ -70,6 +70,7 @@ def totals(profile: Profile, sites: Iterable[Site]) -> Totals:
 
 
 def num_warps(profile: Profile) -> int:
+    """Of all blocks together."""
     return prod(profile.grid) * ceil(prod(profile.block) / 32)
 
 
