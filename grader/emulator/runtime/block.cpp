@@ -254,21 +254,10 @@ void Block::open_barrier() {
 
 uint64_t Block::shuffle(unsigned mask, uint64_t bits, int operation, int operand, int width, int line) {
     const int lane = static_cast<int>(current_ % WARP), first = lane & ~(width - 1), end = first + width;
-    int source = lane;
-    switch (operation) {
-        case SHUFFLE:
-            source = first + (operand & (width - 1));
-            break;
-        case SHUFFLE_UP:
-            source = lane - operand;
-            break;
-        case SHUFFLE_DOWN:
-            source = lane + operand;
-            break;
-        case SHUFFLE_XOR:
-            source = lane ^ operand;
-            break;
-    }
+    const int source = operation == SHUFFLE        ? first + (operand & (width - 1))
+                       : operation == SHUFFLE_UP   ? lane - operand
+                       : operation == SHUFFLE_DOWN ? lane + operand
+                                                   : lane ^ operand;
     // Up, down and xor leave a lane its own value where the other is outside of its segment.
     const bool outside = operation == SHUFFLE_UP ? source < first : source >= end;
     threads_[current_].source_lane = outside ? lane : source;

@@ -30,16 +30,31 @@ const char* const OPERATIONS[] = {
 };
 int control_socket = -1;
 
-// The instruction and the stack pointer that a signal interrupted, and the address that it accesses where the
-// processor tells none: when it is no multiple of a vector's size, and when it is none that a program can have. Of a
-// call that is the instruction's own, as of other calls to where no code is.
+// The instruction and the stack pointer that a signal interrupted.
 #if defined(__linux__) && defined(__x86_64__)
+#define INSTRUCTION uc_mcontext.gregs[REG_RIP]
+#define STACK uc_mcontext.gregs[REG_RSP]
+#elif defined(__linux__)
+#define INSTRUCTION uc_mcontext.pc
+#define STACK uc_mcontext.sp
+#elif defined(__x86_64__)
+#define INSTRUCTION uc_mcontext->__ss.__rip
+#define STACK uc_mcontext->__ss.__rsp
+#else
+#define INSTRUCTION uc_mcontext->__ss.__pc
+#define STACK uc_mcontext->__ss.__sp
+#endif
 auto& instruction(ucontext_t* context) {
-    return context->uc_mcontext.gregs[REG_RIP];
+    return context->INSTRUCTION;
 }
 auto& stack(ucontext_t* context) {
-    return context->uc_mcontext.gregs[REG_RSP];
+    return context->STACK;
 }
+
+#if defined(__linux__) && defined(__x86_64__)
+// The address that the instruction accesses where the processor tells none: when it is no multiple of a vector's size,
+// and when it is none that a program can have. Of a call that is the instruction's own, as of other calls to where no
+// code is.
 const void* untold_address(ucontext_t* context) {
     static const int REGISTERS[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI,
                                     REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
@@ -72,27 +87,6 @@ const void* untold_address(ucontext_t* context) {
     if (mode == 1) offset = static_cast<int8_t>(*code);
     if (mode == 2 || !has_base) memcpy(&offset, code, sizeof offset);
     return reinterpret_cast<const void*>(address + static_cast<uint64_t>(int64_t{offset}));
-}
-#elif defined(__linux__)
-auto& instruction(ucontext_t* context) {
-    return context->uc_mcontext.pc;
-}
-auto& stack(ucontext_t* context) {
-    return context->uc_mcontext.sp;
-}
-#elif defined(__x86_64__)
-auto& instruction(ucontext_t* context) {
-    return context->uc_mcontext->__ss.__rip;
-}
-auto& stack(ucontext_t* context) {
-    return context->uc_mcontext->__ss.__rsp;
-}
-#else
-auto& instruction(ucontext_t* context) {
-    return context->uc_mcontext->__ss.__pc;
-}
-auto& stack(ucontext_t* context) {
-    return context->uc_mcontext->__ss.__sp;
 }
 #endif
 
