@@ -53,6 +53,8 @@ _BUILTINS = re.compile(
     r"erf)[fl]?)"
 )
 _HOST_HEADERS = re.compile(r"(?:^|/)(?:\w*intrin\.h|cpuid\.h|arm_\w+\.h|atomic|atomic_base\.h|stdatomic\.h)$")
+# What other headers of the C++ library include of these.
+_HOST_NAMES = re.compile(r"_mm\d*_\w+|__m(?:64|128|256|512)\w*|atomic_(?:ref|flag|thread_fence|signal_fence)")
 _RESERVED = re.compile(
     r"pagedlab|PAGEDLAB|__(?:tsan|asan|ubsan|msan|lsan|hwasan|sanitizer|wrap|real|start|stop)_|__dso_handle|_DYNAMIC$|"
     r"__tls_get_addr|__gmon_start__|_ITM_|_GLOBAL_|__ehdr_start|__executable_start|__(?:pre)?init_array|__fini_array|"
@@ -189,10 +191,10 @@ def _end_of_file(output: str, begin: int) -> tuple[int, "re.Match[str]"]:
 
 def _foreign_text(output: str, include: Token, *, is_own: bool) -> Foreign:
     """What a foreign header gave; `is_own`: the student includes it, not the kit."""
-    for marker in _MARKER.finditer(output) if is_own else ():
-        if _HOST_HEADERS.search(marker[2]):
-            name = marker[2].rpartition("/")[2]
-            raise _error(include, f"{name}, which this includes, is for programs of the host: {ONLY_DEVICE}")
+    marker = _MARKER.search(output)
+    if is_own and marker and _HOST_HEADERS.search(marker[2]):
+        name = marker[2].rpartition("/")[2]
+        raise _error(include, f"{name} is for programs of the host: {ONLY_DEVICE}")
     lines = [line for line in output.splitlines() if line.strip()]
     return Foreign(include, [line for line in lines if line[0] != "#" or line.startswith("#pragma")])
 
@@ -297,6 +299,8 @@ def _check_name(tokens: Sequence[Token], i: int) -> None:
     token, name = tokens[i], tokens[i].text
     if reason := unsupported.name(name, _words(tokens, i + 1, 1)):
         raise _error(token, reason)
+    if _HOST_NAMES.fullmatch(name) or (name == "atomic" and _words(tokens, i + 1, 1) == "<"):
+        raise _error(token, f"{name} is for programs of the host: {ONLY_DEVICE}")
     if name in ("__attribute__", "__attribute"):
         _check_attributes(tokens, i + 3)
     if name == "noinline" and _words(tokens, i - 1, 1) == "::":

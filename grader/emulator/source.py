@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from grader.emulator import unsupported
+from grader.emulator.host_code import host_ranges
 
 _TOKEN = re.compile(
     r"""(?P<blank>\s+ | //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z))
@@ -19,6 +20,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 _WITH_ARGUMENTS = {"__launch_bounds__", "__attribute__", "__align__", "alignas", "decltype", "__maxnreg__", "declspec"}
+_DEFINE = re.compile(r"\s*#\s*define\s+(\w+)(.*)", re.DOTALL)
 _LINE = re.compile(r'\s*#\s*line\s+(\d+)(?:\s+"([^"]*)")?')
 
 
@@ -74,6 +76,7 @@ class _Rewriter:
         self.directives = [token for token in everything if token.kind == "directive"]
         self.tokens = [token for token in everything if token.kind != "directive"]
         self.edits: list[tuple[int, int, str]] = []
+        self._leave_out_host_code()
         self.kernels: dict[str, list[str]] = {}
         self.constants: list[str] = []
         self.file_shared: set[str] = set()
@@ -101,6 +104,18 @@ class _Rewriter:
                 begin = i + 1
         return Rewritten(self._edited(), self.kernels, tuple(self.constants))
 
+    def _leave_out_host_code(self) -> None:
+        """Blank what only a host can use, but no directive in it."""
+        macros = {match[1]: match[2] for token in self.directives if (match := _DEFINE.match(token.text))}
+        for begin, end in reversed(host_ranges(self.tokens, macros)):
+            start, stop = self.tokens[begin].start, self.tokens[end - 1].end
+            inside = [token for token in self.directives if start < token.start < stop]
+            starts = [start, *(token.end for token in inside)]
+            stops = [*(token.start for token in inside), stop]
+            for a, b in zip(starts, stops, strict=True):
+                self.edits.append((a, b, "\n" * self.source.count("\n", a, b)))
+            del self.tokens[begin:end]
+
     # What is refused
 
     def _refuse_headers(self) -> None:
@@ -112,8 +127,22 @@ class _Rewriter:
     def _refuse(self, i: int) -> None:
         if reason := unsupported.name(self.tokens[i].text, self._text(i + 1)):
             raise self._error(self.tokens[i], reason)
-        if self._text(i) == "main" and self._text(i + 1) == "(" and not self.scopes:
-            raise self._error(self.tokens[i], "main: a host program cannot run here: launch the kernels from Python")
+        if self._text(i) in ("this_grid", "grid_group"):
+            self._refuse_grid_sync(i)
+
+    def _refuse_grid_sync(self, i: int) -> None:
+        """What is declared as the whole grid at a token, or with its value, must not be waited for in this function."""
+        type_begin = i - 2 if self._text(i - 1) == "::" else i
+        name = self._text(type_begin - 2) if self._text(type_begin - 1) == "=" else self._text(i + 1).strip("&")
+        depth = 0
+        for j in range(i, len(self.tokens)):
+            depth += (self._text(j) == "{") - (self._text(j) == "}")
+            if depth < 0:
+                return
+            receiver = self._text(j - 2) if self._text(j - 1) == "." else ""
+            is_value = receiver == ")" and self._text(j - 4) == "this_grid"
+            if self._text(j) == "sync" and (is_value or name in (receiver, self._text(j + 2))):
+                raise self._error(self.tokens[j], f"this_grid: {unsupported.WHOLE_GRID}")
 
     # What is rewritten
 

@@ -141,8 +141,11 @@ def _machine_flags() -> tuple[str, ...]:
 def _fingerprint() -> bytes:
     """Of all that a compiled file depends on besides its own text: compiler, kit headers, runtime."""
     digest = hashlib.sha256(_version().encode())
-    own = [FOLDER / f"{name}.py" for name in ("lint", "objects", "products", "source", "toolchain", "unsupported")]
-    for path in sorted([*HEADERS.rglob("*.h"), *RUNTIME.glob("*"), *own]):
+    own = [
+        FOLDER / f"{name}.py"
+        for name in ("host_code", "lint", "objects", "products", "source", "toolchain", "unsupported")
+    ]
+    for path in sorted(path for path in [*HEADERS.rglob("*"), *RUNTIME.glob("*"), *own] if path.is_file()):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.digest()
 

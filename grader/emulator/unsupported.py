@@ -9,6 +9,7 @@ _TENSOR_CORES = "wmma (tensor cores) is not emulated: multiply with loops over s
 _TEXTURES = "textures and surfaces are not emulated: read the array through a pointer"
 _RANDOM = "cuRAND is not emulated: draw the numbers in Python, or hash the index of the element"
 _FP8 = "fp8 is not emulated: use bf16 or half"
+WHOLE_GRID = "synchronisation of a whole grid or cluster is not emulated: end the kernel, and launch a second one"
 _LIBRARIES = {
     "cub": "it is a library on top of CUDA: write it with shuffles and shared memory",
     "thrust": "it is a library of the host: call kernels of your own from Python",
@@ -33,11 +34,15 @@ _HEADERS = {
     "cute/": f"CuTe is not emulated: {_LIBRARIES['cute']}",
     "texture": _TEXTURES,
     "surface": _TEXTURES,
-    "cublas": "cuBLAS is a library of the host: call it from Python",
     "cudnn": "cuDNN is a library of the host, and not emulated",
     "torch/": f"PyTorch is not emulated: {_LIBRARIES['torch']}",
     "ATen/": f"PyTorch is not emulated: {_LIBRARIES['torch']}",
 }
+_HOST_FUNCTIONS = (
+    r"cuda(?:Malloc|Free|Memcpy|Memset|Host|Func|Stream|Event|Launch|Occupancy|Error|Success|(?:Device|Thread)Sync|DeviceReset"
+    r"|DeviceProp|[GS]etDevice|GetLast|PeekAt|GetError|GetSymbol)\w*"
+)
+_HOST_LIBRARIES = r"cu(?:blas|dnn)[A-Z]\w+"
 _NAMES = {
     r"asm|__asm__|__asm|__cvta_\w+": "inline PTX (asm) is not emulated: write it in CUDA C, or use a GPU",
     r"<<<": "launching a kernel from source (<<< >>>, dynamic parallelism) is not emulated: launch it from Python",
@@ -47,14 +52,11 @@ _NAMES = {
     r"__nv_fp8\w*": _FP8,
     r"curand\w+": _RANDOM,
     r"__managed__": "managed memory is not emulated: use a __device__ variable, and Module.get_global from Python",
-    r"this_grid|this_multi_grid|this_cluster|__cluster_dims__|(?:multi_)?grid_group|cluster_group": (
-        "synchronisation of a whole grid or cluster is not emulated: end the kernel, and launch a second one"
-    ),
-    r"cuda(?:Malloc|Free|Memcpy|Memset|Host|Func|Stream|Event|Launch|Occupancy|Error|Success|(?:Device|Thread)Sync|DeviceReset"
-    r"|[GS]etDevice|GetLast|PeekAt|GetError|GetSymbol)\w*": (
+    r"this_multi_grid|this_cluster|__cluster_dims__|multi_grid_group|cluster_group": WHOLE_GRID,
+    _HOST_FUNCTIONS: (
         "CUDA's host functions cannot be called here: keep the kernels, and allocate, copy and launch from Python"
     ),
-    r"cu(?:blas|dnn)[A-Z]\w+": "it is a library of the host: call it from Python",
+    _HOST_LIBRARIES: "it is a library of the host: call it from Python",
 }
 _LEGACY = {"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor", "__ballot", "__any", "__all"}
 
@@ -63,6 +65,11 @@ def header(name: str) -> str | None:
     """Why a header cannot be included; None when nothing is known against it."""
     found = next((reason for prefix, reason in _HEADERS.items() if name.startswith(prefix)), None)
     return found and f"<{name}>: {found}"
+
+
+def is_host(name: str) -> bool:
+    """Whether CUDA has this name for programs of the host alone."""
+    return re.fullmatch(f"{_HOST_FUNCTIONS}|{_HOST_LIBRARIES}", name) is not None
 
 
 def name(text: str, following: str) -> str | None:

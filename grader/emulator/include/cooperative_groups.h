@@ -23,6 +23,32 @@ inline thread_block this_thread_block() {
     return {};
 }
 
+// All blocks. Only a cooperative launch, which PyCUDA does not have, can wait for them.
+class grid_group {
+  public:
+    static unsigned long long thread_rank() {
+        return block_rank() * thread_block::num_threads() + thread_block::thread_rank();
+    }
+    static unsigned long long num_threads() { return num_blocks() * thread_block::num_threads(); }
+    static unsigned long long size() { return num_threads(); }
+    static unsigned long long block_rank() {
+        return blockIdx.x +
+               static_cast<unsigned long long>(gridDim.x) * (blockIdx.y + gridDim.y * blockIdx.z);
+    }
+    static unsigned long long num_blocks() {
+        return static_cast<unsigned long long>(gridDim.x) * gridDim.y * gridDim.z;
+    }
+    static dim3 block_index() { return blockIdx; }
+    static dim3 group_dim() { return gridDim; }
+    static dim3 dim_blocks() { return gridDim; }
+    static bool is_valid() { return false; }
+    void sync() const = delete;
+};
+
+inline grid_group this_grid() {
+    return {};
+}
+
 // Lanes of a warp, in a row or not. A rank is the position of a lane among them.
 class lane_group {
   public:

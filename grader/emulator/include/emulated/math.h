@@ -83,19 +83,27 @@ struct Turn {
 
 }  // namespace pagedlab
 
-// What C does not have: in float, computed in double and rounded.
-PAGEDLAB_FUNCTION(float, rcbrtf, (float x), 1 / cbrt(double{x}))
-PAGEDLAB_FUNCTION(float, erfinvf, (float x), pagedlab::inverse_erf(x))
-PAGEDLAB_FUNCTION(float, erfcinvf, (float x), pagedlab::inverse_erfc(x))
-PAGEDLAB_FUNCTION(float, normcdff, (float x), 0.5 * erfc(-0.70710678118654757 * x))
-PAGEDLAB_FUNCTION(float, normcdfinvf, (float x), -1.4142135623730951 * pagedlab::inverse_erfc(2 * double{x}))
-PAGEDLAB_FUNCTION(float, rhypotf, (float x, float y), 1 / hypot(double{x}, double{y}))
+// What C does not have; in float, computed in double and rounded.
+PAGEDLAB_FUNCTION(double, rcbrt, (double x), 1 / cbrt(x))
+PAGEDLAB_FUNCTION(float, rcbrtf, (float x), rcbrt(x))
+PAGEDLAB_FUNCTION(double, erfinv, (double x), pagedlab::inverse_erf(x))
+PAGEDLAB_FUNCTION(float, erfinvf, (float x), erfinv(x))
+PAGEDLAB_FUNCTION(double, erfcinv, (double x), pagedlab::inverse_erfc(x))
+PAGEDLAB_FUNCTION(float, erfcinvf, (float x), erfcinv(x))
+PAGEDLAB_FUNCTION(double, normcdf, (double x), 0.5 * erfc(-0.70710678118654757 * x))
+PAGEDLAB_FUNCTION(float, normcdff, (float x), normcdf(x))
+PAGEDLAB_FUNCTION(double, normcdfinv, (double x), -1.4142135623730951 * pagedlab::inverse_erfc(2 * x))
+PAGEDLAB_FUNCTION(float, normcdfinvf, (float x), normcdfinv(x))
+PAGEDLAB_FUNCTION(double, rhypot, (double x, double y), 1 / hypot(x, y))
+PAGEDLAB_FUNCTION(float, rhypotf, (float x, float y), rhypot(x, y))
 PAGEDLAB_FUNCTION(double, norm3d, (double x, double y, double z), hypot(hypot(x, y), z))
 PAGEDLAB_FUNCTION(float, norm3df, (float x, float y, float z), norm3d(x, y, z))
-PAGEDLAB_FUNCTION(float, rnorm3df, (float x, float y, float z), 1 / norm3d(x, y, z))
+PAGEDLAB_FUNCTION(double, rnorm3d, (double x, double y, double z), 1 / norm3d(x, y, z))
+PAGEDLAB_FUNCTION(float, rnorm3df, (float x, float y, float z), rnorm3d(x, y, z))
 PAGEDLAB_FUNCTION(double, norm4d, (double x, double y, double z, double w), hypot(norm3d(x, y, z), w))
 PAGEDLAB_FUNCTION(float, norm4df, (float x, float y, float z, float w), norm4d(x, y, z, w))
-PAGEDLAB_FUNCTION(float, rnorm4df, (float x, float y, float z, float w), 1 / norm4d(x, y, z, w))
+PAGEDLAB_FUNCTION(double, rnorm4d, (double x, double y, double z, double w), 1 / norm4d(x, y, z, w))
+PAGEDLAB_FUNCTION(float, rnorm4df, (float x, float y, float z, float w), rnorm4d(x, y, z, w))
 PAGEDLAB_FUNCTION(double, sinpi, (double x), pagedlab::Turn(x).sine)
 PAGEDLAB_FUNCTION(float, sinpif, (float x), sinpi(x))
 PAGEDLAB_FUNCTION(double, cospi, (double x), pagedlab::Turn(x).cosine)
@@ -145,6 +153,13 @@ PAGEDLAB_FUNCTION(int, __clz, (int x), x ? __builtin_clz(static_cast<unsigned>(x
 PAGEDLAB_FUNCTION(int, __clzll, (long long x), x ? __builtin_clzll(static_cast<unsigned long long>(x)) : 64)
 PAGEDLAB_FUNCTION(int, __ffs, (int x), __builtin_ffs(x))
 PAGEDLAB_FUNCTION(int, __ffsll, (long long x), __builtin_ffsll(x))
+#define EXTREMES(T, prefix)                                      \
+    PAGEDLAB_FUNCTION(T, prefix##min, (T x, T y), x < y ? x : y) \
+    PAGEDLAB_FUNCTION(T, prefix##max, (T x, T y), x > y ? x : y)
+EXTREMES(unsigned, u)
+EXTREMES(long long, ll)
+EXTREMES(unsigned long long, ull)
+#undef EXTREMES
 PAGEDLAB_FUNCTION(int, __mul24, (int x, int y), (x << 8 >> 8) * (y << 8 >> 8))
 PAGEDLAB_FUNCTION(unsigned, __umul24, (unsigned x, unsigned y), (x & 0xffffff) * (y & 0xffffff))
 PAGEDLAB_FUNCTION(int, __mulhi, (int x, int y), (int64_t{x} * y) >> 32)

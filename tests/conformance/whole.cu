@@ -1,0 +1,72 @@
+// A whole program: nvcc and the emulator take its kernels from it, and leave out what is for the host.
+#include <cooperative_groups.h>
+#include <cuda_runtime.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <random>
+#include <vector>
+
+#define CHECK(call)                                                        \
+    do {                                                                   \
+        const cudaError_t error = call;                                    \
+        if (error != cudaSuccess) {                                        \
+            fprintf(stderr, "%s: %s\n", #call, cudaGetErrorString(error)); \
+            exit(1);                                                       \
+        }                                                                  \
+    } while (0)
+#define DEVICE_FUNCTION __device__ __forceinline__
+
+namespace cg = cooperative_groups;
+
+static cudaStream_t stream;
+
+DEVICE_FUNCTION float doubled(float x) {
+    return 2 * x;
+}
+
+// A function of the host that names nothing of the host's.
+void double_all(float* x, int n) {
+    for (int i = 0; i < n; i++) x[i] = 2 * x[i];
+}
+
+template <class T>
+std::vector<T> drawn(int n) {
+    std::mt19937 engine(1);
+    std::vector<T> values(n);
+    for (T& value : values) value = static_cast<T>(engine() % 100);
+    return values;
+}
+
+extern "C" __global__ void double_in_grid(float* x, int n) {
+    cg::grid_group grid = cg::this_grid();
+    for (int i = grid.thread_rank(); i < n; i += grid.size()) x[i] = doubled(x[i]);
+}
+
+extern "C" __global__ void normal_values(double* out, const double* x, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    out[i] = normcdf(x[i]);
+    out[n + i] = normcdfinv(normcdf(x[i])) - x[i];
+    out[2 * n + i] = erfinv(erf(x[i] / 8)) * rhypot(3.0, 4.0) + rcbrt(8.0) + umin(umax(2u, 7u), 9u);
+}
+
+float* on_device(const std::vector<float>& values) {
+    float* copy;
+    CHECK(cudaMalloc(&copy, values.size() * sizeof(float)));
+    CHECK(cudaMemcpy(copy, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice));
+    return copy;
+}
+
+int main() {
+    const auto values = drawn<float>(100);
+    float* x = on_device(values);
+#ifdef TWICE
+    double_in_grid<<<2, 32>>>(x, 100);
+#endif
+    double_in_grid<<<2, 32>>>(x, 100);
+    CHECK(cudaDeviceSynchronize());
+    std::cout << "done" << std::endl;
+    return 0;
+}

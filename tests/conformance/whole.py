@@ -1,0 +1,23 @@
+"""Cases of whole.cu."""
+
+import math
+
+import numpy as np
+
+from tests.conformance.table import Launch, Table, blank
+
+table = Table("whole.cu")
+
+
+@table.case(grid=2, block=32)
+def double_in_grid(rng: np.random.Generator) -> Launch:
+    x = rng.standard_normal(100, np.float32)
+    return Launch([x, np.int32(100)], [2 * x])
+
+
+@table.case(grid=2, block=32, ulps=16)
+def normal_values(rng: np.random.Generator) -> Launch:
+    x = rng.uniform(-2, 2, 50)
+    below = np.array([math.erfc(-value / math.sqrt(2)) / 2 for value in x])
+    out = np.concatenate([below, np.zeros(50), x / 8 * 0.2 + 7.5])
+    return Launch([blank(150, np.float64), x, np.int32(50)], [out])
