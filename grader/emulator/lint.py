@@ -1,6 +1,6 @@
 """Refuses kernels that could switch the hooks off, call what no GPU has, or find out whether they are watched.
 
-Here, by the text as the compiler sees it when it has preprocessed it for both builds; products.py looks at the result.
+Here, by the text that the compiler makes of it for both builds before it compiles; object_lint.py looks at the result.
 
 What no look can find: a kernel with undefined behaviour, or whose result depends on the order of its blocks, may do
 different things in the two builds. The checker reports the first, the orders of a checked launch the second.

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grader.emulator import lint, products
+from grader.emulator import lint, object_lint
 from grader.emulator.objects import CODE, THREAD_LOCAL, read_object
 from grader.emulator.source import SourceError, rewrite
 
@@ -44,7 +44,7 @@ _KERNEL = (
     "-fno-plt",
     "-fno-semantic-interposition",
     "-fstack-clash-protection",  # large frames touch every page, so also those of the guard
-    *products.FLAGS,
+    *object_lint.FLAGS,
     "-include",
     "cuda_runtime.h",
 )
@@ -139,13 +139,10 @@ def _machine_flags() -> tuple[str, ...]:
 
 @functools.cache
 def _fingerprint() -> bytes:
-    """Of all that a compiled file depends on besides its own text: compiler, kit headers, runtime."""
+    """Of all that a compiled file may depend on besides its own text: compiler, kit headers, runtime, these modules."""
     digest = hashlib.sha256(_version().encode())
-    own = [
-        FOLDER / f"{name}.py"
-        for name in ("host_code", "lint", "objects", "products", "source", "toolchain", "unsupported")
-    ]
-    for path in sorted(path for path in [*HEADERS.rglob("*"), *RUNTIME.glob("*"), *own] if path.is_file()):
+    own = [*HEADERS.rglob("*"), *RUNTIME.glob("*"), *FOLDER.glob("*.py")]
+    for path in sorted(path for path in own if path.is_file()):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.digest()
 
@@ -215,12 +212,12 @@ def _checked(command: Sequence[str], text: str, path: Path, is_plain: bool) -> s
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix=f"unfinished-{os.getpid()}-") as folder:
         calls = Path(folder, "calls")
-        dumped = (f"{products.DUMP}={calls}",) if is_plain and not DEBUG and "clang" not in _version() else ()
+        dumped = (f"{object_lint.DUMP}={calls}",) if is_plain and not DEBUG and "clang" not in _version() else ()
         at = command.index("-include")
         log = _compile([*command[:at], *command[at + 2 :], *dumped, "-x", "c++-cpp-output", "-"], text, path)
         dump = calls.read_text("utf-8", "replace") if dumped else ""
-    products.check_calls(dump)
-    products.check_object(read_object(path.read_bytes()), dump)
+    object_lint.check_calls(dump)
+    object_lint.check_object(read_object(path.read_bytes()), dump)
     return log
 
 
@@ -257,7 +254,7 @@ def _linking(instrumented: bool) -> tuple[str, ...]:
     """
     if sys.platform == "darwin":
         return (str(runtime_library()), "-Wl,-rpath,@loader_path", "-fno-sanitize-link-runtime")
-    hooked = [f"-Wl,--wrap={name}" for name in products.HOOKED] if instrumented else []
+    hooked = [f"-Wl,--wrap={name}" for name in object_lint.HOOKED] if instrumented else []
     return ("-nodefaultlibs", "-Wl,-Bsymbolic", *hooked)
 
 
