@@ -11,7 +11,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +147,11 @@ def source_hashes() -> dict[str, str]:
     folders = (ENGINE / "kernels", KIT / "grader/emulator/include", KIT / "grader/emulator/runtime")
     files = [ENGINE / "launch.toml", *(path for folder in folders for path in folder.rglob("*") if path.is_file())]
     return {str(path.relative_to(KIT)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(files)}
+
+
+def changed(reported: Mapping[str, str], current: Mapping[str, str]) -> list[str]:
+    """The sources that are not what a report was made of any more."""
+    return sorted(name for name in reported.keys() | current.keys() if reported.get(name) != current.get(name))
 
 
 def machine() -> dict[str, str]:

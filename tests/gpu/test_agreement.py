@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.gpu.agreement import REPORT, agree, compare_devices, source_hashes
+from tests.gpu.agreement import REPORT, agree, changed, compare_devices, source_hashes
 from tests.tools import NOT_RUN
 
 
@@ -17,9 +17,7 @@ def test_gpu_and_emulator_agree() -> None:
 
 def test_report_is_of_these_kernels() -> None:
     report = json.loads(REPORT.read_text())
-    hashes = source_hashes()
-    stale = sorted(
-        name for name in hashes.keys() | report["sources"].keys() if hashes.get(name) != report["sources"].get(name)
+    assert changed(report["sources"], source_hashes()) == [], (
+        f"stale since {report['machine']['date']}: run python -m tests.gpu.agreement on a GPU"
     )
-    assert stale == [], f"stale since {report['machine']['date']}: run python -m tests.gpu.agreement on a GPU"
     assert agree(report["operations"])
