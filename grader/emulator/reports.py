@@ -60,10 +60,10 @@ class Memory:
             return self._dynamic_shared(address, size)
         return self._global(address, size)
 
-    def indexed(self, line: int) -> str:
-        """The array that a line of the source indexes, where there is just one; else an empty text."""
+    def indexed(self, text: str) -> str:
+        """The array that a line with this text indexes, where there is just one; else an empty text."""
         pointers = [name for name, _, _ in self._arguments]
-        names = [name for name in _indexed_arrays(self.module.source, line) if name not in pointers]
+        names = [name for name in _indexed_arrays(self.module.source, text) if name not in pointers]
         shared = {variable_name(symbol) for symbol in self.module.module.shared_variables}
         if len(names) != 1:
             return ""
@@ -144,7 +144,7 @@ def readable(report: Report, memory: Memory) -> dict[str, Any]:
         name, outside = memory.describe(report.space, report.address, report.bytes)
     text = report.text.decode("utf-8", "replace")
     if text and verdict == "OUT_OF_BOUNDS":
-        name = memory.indexed(access["line"])
+        name = memory.indexed(access["text"])
         text = text.replace(" of an array", f" of {name}, an array") if name else text
     found = {
         "verdict": verdict,
@@ -209,18 +209,17 @@ def _bounds_advice(outside: str) -> str:
 
 def _race(access: dict[str, Any], other: dict[str, Any]) -> str:
     """What another thread does to the same element, and the cure."""
-    doing = {"load": "reads", "store": "writes", "atomic": "changes atomically", "": "uses"}[other["kind"]]
-    who = f"thread {_triple(other['thread'])}"
+    who, does = f"thread {_triple(other['thread'])}", DOES[other["kind"]]
     line = f"in line {other['line']}"
     if access["block"] != other["block"]:
         return (
-            f"{who} of block {_triple(other['block'])} {doing} {line}. Blocks run in any order: let one block alone "
+            f"{who} of block {_triple(other['block'])} {does} {line}. Blocks run in any order: let one block alone "
             "use the element, or use an atomic function."
         )
     cure = "put __syncthreads() between the two"
     if access["line"] == other["line"]:
         cure += ", or use an atomic function when many threads change one element"
-    return f"{who} of the same block {doing} {line}, with no barrier in between: {cure}."
+    return f"{who} of the same block {does} {line}, with no barrier in between: {cure}."
 
 
 def _barrier_advice(found: dict[str, Any], text: str) -> str:
@@ -247,11 +246,9 @@ def _place(place: Place, memory: Memory) -> dict[str, Any]:
     }
 
 
-def _indexed_arrays(source: str, line: int) -> list[str]:
+def _indexed_arrays(source: str, text: str) -> list[str]:
     """Names that the source declares with brackets, and that have an index in this line of it."""
-    lines = source.split("\n#line ")[-1].split("\n")  # a directive in front sets the number
-    place = line if lines[0].startswith(("#line ", "1 ")) else line - 1
-    words = re.findall(r"\b([A-Za-z_]\w*)\s*\[", lines[place]) if place < len(lines) else []
+    words = re.findall(r"\b([A-Za-z_]\w*)\s*\[", text)
     return [name for name in dict.fromkeys(words) if re.search(rf"[\w>,]\s+{name}\s*\[", source)]
 
 
