@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grader.emulator import unsupported
+from grader.emulator.limits import limited
 from grader.emulator.source import SourceError
 
 HEADERS = Path(__file__).resolve().parent / "include"
@@ -132,7 +133,7 @@ def check_text(commands: Sequence[Sequence[str]], text: str) -> list[tuple[str, 
 def _preprocessed(command: Sequence[str], text: str) -> tuple[str, str, int]:
     """What a compiler command makes of a text without compiling it, with the directives in it; messages; exit code."""
     result = subprocess.run(
-        [*command, "-E", "-dDI", "-Werror=date-time", "-x", "c++", "-"],
+        limited([*command, "-E", "-dDI", "-Werror=date-time", "-x", "c++", "-"]),
         input=text.encode(),
         capture_output=True,
         env={**os.environ, "LC_ALL": "C"},

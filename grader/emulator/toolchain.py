@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grader.emulator import lint, object_lint
+from grader.emulator.limits import COMPILE_SECONDS, limited
 from grader.emulator.objects import CODE, THREAD_LOCAL, read_object
 from grader.emulator.source import SourceError, rewrite
 
@@ -29,7 +30,6 @@ RUNTIME = FOLDER / "runtime"
 CACHE = Path(os.environ.get("PAGEDLAB_CACHE") or FOLDER.parent.parent / ".cache" / "emulator")
 DEBUG = os.environ.get("PAGEDLAB_DEBUG_KERNELS") == "1"
 """Whether plain builds are made for a debugger: with its tables, not optimised, their sources kept beside them."""
-COMPILE_SECONDS = 60
 MAX_STATIC_SHARED = 48 * 1024
 
 _COMMON = (
@@ -180,6 +180,8 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
     Raises CompileError.
     """
     macros, own_options = _macros(_compiler_options(options))
+    if re.search("[\ud800-\udfff]", source):
+        raise CompileError("kernel.cu: error: the source is no text: read its file as UTF-8\n", [])
     command = [compiler(), *_flags(instrumented), *own_options, *(f"-I{folder}" for folder in include_dirs)]
     if not source.lstrip().startswith("#line"):
         source = f'#line 1 "kernel.cu"\n{source}'
@@ -291,7 +293,7 @@ def _macros(options: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _preprocessed(command: Sequence[str], text: str) -> str:
-    result = subprocess.run([*command, "-E", "-x", "c++", "-"], input=text.encode(), capture_output=True)
+    result = subprocess.run(limited([*command, "-E", "-x", "c++", "-"]), input=text.encode(), capture_output=True)
     return result.stdout.decode("utf-8", "replace")
 
 
@@ -300,7 +302,7 @@ def _compile(command: Sequence[str], text: str, path: Path) -> str:
     with _written(path) as temporary:
         try:
             result = subprocess.run(
-                [*command, "-o", str(temporary)],
+                limited([*command, "-o", str(temporary)]),
                 input=text.encode(),
                 capture_output=True,
                 timeout=COMPILE_SECONDS,

@@ -103,7 +103,7 @@ struct Report {
     char text[400];  // more about it, where there is more
 };
 
-constexpr unsigned MAX_REPORTS = 64;
+constexpr unsigned MAX_REPORTS = 64, MAX_REMARKS = 32;  // remarks leave room for errors
 
 // What a checked launch may do, and what it did.
 struct Checks {
