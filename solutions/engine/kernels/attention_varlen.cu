@@ -210,8 +210,8 @@ extern "C" __global__ void attention_varlen(
         }
     }
 
-    // Each thread of a row has summed its own keys: add those up, then divide once.
-    __syncthreads();  // no thread reads the maxima any more
+    // Each thread of a row has summed its own keys: add those up, then divide once. Since the last barrier no thread reads
+    // the maxima.
     for (int i = 0; i < SHARE; i++) {
         maxima[y + SIDE * i][x] = l[i];
     }

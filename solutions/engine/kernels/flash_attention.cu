@@ -188,8 +188,8 @@ extern "C" __global__ void flash_attention(__nv_bfloat16* __restrict__ out,
         }
     }
 
-    // Each thread of a row has summed its own keys: add those up, then divide once.
-    __syncthreads();  // no thread reads the maxima any more
+    // Each thread of a row has summed its own keys: add those up, then divide once. Since the last barrier no thread reads
+    // the maxima.
     for (int i = 0; i < SHARE; i++) {
         maxima[y + SIDE * i][x] = l[i];
     }
