@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from grader.emulator import unsupported
 from grader.emulator.host_code import host_ranges
+from grader.emulator.kernel_macros import expanded
 
 _TOKEN = re.compile(
     r"""(?P<blank>\s+ | //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z))
@@ -46,7 +47,7 @@ class Rewritten(NamedTuple):
 
 def rewrite(source: str) -> Rewritten:
     """C++ for one CUDA C source. Raises SourceError."""
-    return _Rewriter(source).run()
+    return _Rewriter(expanded(source)).run()
 
 
 def line_of(source: str, file: str, number: int) -> str:

@@ -49,6 +49,7 @@ _KERNEL = (
     "cuda_runtime.h",
 )
 _DEBUGGED = ("-O0", "-g3")
+_GCC_DEBUGGED = ("-fno-eliminate-unused-debug-symbols",)  # blockIdx and the like, also where a kernel uses none
 _INSTRUMENTED = ("-O1", "-g1", "-fsanitize=thread", "-DPAGEDLAB_INSTRUMENTED")
 _GCC = ("-fno-gnu-unique",)
 _GCC_INSTRUMENTED = (
@@ -245,6 +246,8 @@ def _known(path: Path) -> dict[str, Any] | None:
 def _flags(instrumented: bool) -> list[str]:
     flags = [*_COMMON, *_machine_flags(), *_KERNEL, *(_DEBUGGED if DEBUG and not instrumented else ())]
     own, own_instrumented = (_CLANG, _CLANG_INSTRUMENTED) if "clang" in _version() else (_GCC, _GCC_INSTRUMENTED)
+    if DEBUG and not instrumented and "clang" not in _version():
+        own = (*own, *_GCC_DEBUGGED)
     return [*flags, *own, *((*_INSTRUMENTED, *own_instrumented) if instrumented else ()), *_linking(instrumented)]
 
 

@@ -52,6 +52,23 @@ extern "C" __global__ void normal_values(double* out, const double* x, int n) {
     out[2 * n + i] = erfinv(erf(x[i] / 8)) * rhypot(3.0, 4.0) + rcbrt(8.0) + umin(umax(2u, 7u), 9u);
 }
 
+// Kernels that macros write.
+#define KERNEL extern "C" __global__ void
+#define ELEMENTWISE(NAME, TYPE, ...)                                                \
+    KERNEL NAME##_##TYPE(TYPE* out, const TYPE* x, const TYPE* y, int n) {          \
+        const int i = blockIdx.x * blockDim.x + threadIdx.x; /* one element each */ \
+        if (i < n) {                                                                \
+            const TYPE a = x[i], b = y[i];                                          \
+            out[i] = __VA_ARGS__ + (#NAME[0] - 'a');                                \
+        }                                                                           \
+    }
+#define ELEMENTWISE_OF_BOTH(NAME, ...)    \
+    ELEMENTWISE(NAME, float, __VA_ARGS__) \
+    ELEMENTWISE(NAME, int, __VA_ARGS__)
+
+ELEMENTWISE_OF_BOTH(larger, max(a, b))
+ELEMENTWISE_OF_BOTH(add, a + b)
+
 float* on_device(const std::vector<float>& values) {
     float* copy;
     CHECK(cudaMalloc(&copy, values.size() * sizeof(float)));

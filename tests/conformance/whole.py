@@ -21,3 +21,15 @@ def normal_values(rng: np.random.Generator) -> Launch:
     below = np.array([math.erfc(-value / math.sqrt(2)) / 2 for value in x])
     out = np.concatenate([below, np.zeros(50), x / 8 * 0.2 + 7.5])
     return Launch([blank(150, np.float64), x, np.int32(50)], [out])
+
+
+@table.case(grid=2, block=32)
+def larger_float(rng: np.random.Generator) -> Launch:
+    x, y = rng.standard_normal((2, 50), np.float32)
+    return Launch([blank(50, np.float32), x, y, np.int32(50)], [np.maximum(x, y) + np.float32(11)])
+
+
+@table.case(grid=2, block=32)
+def add_int(rng: np.random.Generator) -> Launch:
+    x, y = rng.integers(-50, 50, (2, 50), dtype=np.int32)
+    return Launch([blank(50), x, y, np.int32(50)], [x + y])
