@@ -91,6 +91,8 @@ class Block {
     void number_threads(const unsigned* extent);
     void* enter(unsigned thread);
     void wait(int line);
+    __attribute__((noinline)) void counted_access(const void* address, size_t bytes, AccessKind kind,
+                                                  const void* instruction);
     void let_others_catch_up();
     int next_ready();
     void finish_thread();

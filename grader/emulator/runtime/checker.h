@@ -5,6 +5,7 @@
 // Checked launches run on one OS thread, one block after the other: there is one checker.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -13,6 +14,10 @@
 #include "block.h"
 
 namespace pagedlab {
+
+inline uintptr_t number_of(const void* address) {
+    return reinterpret_cast<uintptr_t>(address);
+}
 
 class Checker {
   public:
@@ -43,23 +48,40 @@ class Checker {
     void forget();
 
   private:
-    static constexpr size_t PAGE = 4096, CELL = 2;
+    static constexpr size_t PAGE = 4096, CELL = 2, KNOWN_PAGES = 256, MAX_SITE = size_t{1} << 18;
 
-    // An access as a cell remembers it. `bytes`: which of the cell's; `site`: its instruction's place in the code.
+    // An access as a cell remembers it: when, where in the code, which of the cell's bytes, and who. One number, since
+    // processors are slow to read as a whole what was written in parts.
     struct Slot {
-        uint32_t stamp;
-        uint32_t thread : 10, is_atomic : 1, is_compare : 1, bytes : 2, site : 18;
+        uint64_t bits;
 
-        Slot with(unsigned more_bytes) const {
-            return {stamp, thread, is_atomic, is_compare, (bytes | more_bytes) & 3, site};
-        }
+        uint32_t stamp() const { return static_cast<uint32_t>(bits >> 32); }
+        unsigned site() const { return bits >> 14 & (MAX_SITE - 1); }
+        unsigned bytes() const { return bits >> 12 & 3; }
+        bool is_compare() const { return bits >> 11 & 1; }
+        bool is_atomic() const { return bits >> 10 & 1; }
+        unsigned thread() const { return bits & 1023; }
+        // Of a cell's bytes these only, or these too.
+        Slot of(uint64_t some_bytes) const { return {(bits & ~uint64_t{3 << 12}) | some_bytes << 12}; }
+        Slot with(uint64_t more_bytes) const { return {bits | more_bytes << 12}; }
     };
     struct Cell {
         Slot writer, readers[2];
+
+        bool operator==(const Cell& other) const {
+            return writer.bits == other.writer.bits && readers[0].bits == other.readers[0].bits &&
+                   readers[1].bits == other.readers[1].bits;
+        }
     };
     struct Page {
         uint64_t unwritten[PAGE / 64 + 1] = {};
         std::unique_ptr<Cell[]> cells{new Cell[PAGE / CELL]()};
+    };
+    // A page that was used before, and an array in it.
+    struct KnownPage {
+        uintptr_t number;
+        Page* page;
+        Range array;
     };
     struct Access {
         const char* address;
@@ -67,9 +89,6 @@ class Checker {
         AccessKind kind;
         const void* instruction;
         Slot slot;
-        Space space;
-        size_t offset;         // in the shared space; in global memory the address
-        uint32_t first_stamp;  // what was before does not matter
     };
     // What a thread's last fence lets others see once an atomic follows it: accesses stamped before …
     struct Fence {
@@ -81,34 +100,55 @@ class Checker {
         std::vector<uint32_t> covered;  // of each thread the accesses stamped before that can be seen
     };
 
-    void check_shared(Access& access, size_t at);
-    void check_global(Access& access);
-    void check_elsewhere(Access& access);
-    void check_bytes(Cell* cells, uint64_t* unwritten, size_t offset, size_t bytes, const Access& access);
-    void check_cell(Cell& cell, Slot slot, const Access& access);
+    void check_shared(const Access& access, size_t at);
+    void check_global(const Access& access);
+    [[gnu::cold]] void check_other_pages(const Access& access, size_t done);
+    [[gnu::noinline]] void check_elsewhere(const Access& access);
+    // `first_stamp`: what was before does not matter.
+    void check_bytes(Cell* cells, uint64_t* unwritten, size_t offset, size_t bytes, const Access& access,
+                     uint32_t first_stamp);
+    [[gnu::noinline]] void check_halves(Cell* cells, size_t offset, size_t bytes, Access access,
+                                        uint32_t first_stamp);
+    [[gnu::noinline]] void check_cells(Cell* cells, size_t count, const Access& access, uint32_t first_stamp);
+    template <class Check>
+    void check_each(Cell* cells, size_t count, Check check);
+    void check_load(Cell& cell, const Access& access, uint32_t first_stamp);
+    void check_change(Cell& cell, const Access& access, uint32_t first_stamp);
+    bool replaces(Slot& reader, Slot slot, uint32_t first_stamp) const;
     void note_load(Cell& cell, Slot slot, uint32_t first_stamp);
     bool conflicts(Slot earlier, Slot slot, uint32_t first_stamp) const;
-    bool is_ordered(Slot earlier, unsigned thread) const {
-        if (earlier.stamp < block_first_) return is_released(earlier);
-        if (earlier.thread == thread || earlier.stamp < barrier_) return true;
-        return earlier.thread / WARP == thread / WARP && seen(thread, earlier.thread) > earlier.stamp;
+    // Whether an access comes before whatever the thread does now, or is of no account: before `first_stamp`.
+    bool is_past(Slot earlier, unsigned thread, uint32_t first_stamp) const {
+        const uint32_t stamp = earlier.stamp();
+        if (stamp >= barrier_) {
+            const unsigned other = earlier.thread();
+            return other == thread || (other / WARP == thread / WARP && seen(thread, other) > stamp);
+        }
+        return stamp < first_stamp || stamp >= block_first_ || (!acquired_.empty() && is_released(earlier));
     }
-    bool is_released(const Slot& earlier) const;
-    void note_atomic(const void* address, unsigned thread);
+    [[gnu::noinline]] bool is_released(Slot earlier) const;
+    [[gnu::noinline]] void note_atomic(const void* address, unsigned thread);
     void cover(std::vector<uint32_t>& covered, unsigned thread) const;
-    void report_race(const Slot& earlier, AccessKind earlier_kind, const Access& access);
+    [[gnu::cold]] void report_race(Slot earlier, AccessKind earlier_kind, const Access& access);
     void settle() {
         if (pending_.bytes != 0) settle_store();
     }
-    void settle_store();
-    Report* report(Verdict verdict, const Access& access);
-    Place place(const Slot& slot, int kind) const;
-    const Range* array_of(const char* address);
-    Page& page(uintptr_t address);
-    uint32_t seen(unsigned thread, unsigned other) const;
+    [[gnu::cold]] void settle_store();
+    [[gnu::cold]] Report* report(Verdict verdict, const Access& access);
+    Place place(Slot slot, int kind) const;
+    KnownPage& known_page(uintptr_t address) {
+        const uintptr_t number = address / PAGE;
+        return known_pages_[(number ^ number >> 8) % KNOWN_PAGES];
+    }
+    [[gnu::noinline]] bool find_page(const char* address, KnownPage& known);
+    std::pair<Space, uint64_t> locate(const char* address);
+    uint32_t seen(unsigned thread, unsigned other) const {
+        const unsigned warp = thread / WARP;
+        return std::max(warp_met_[warp], lane_met_[warp][thread % WARP][other % WARP]);
+    }
 
     Launch* launch_ = nullptr;
-    const char* static_shared_ = nullptr;
+    const char *static_shared_ = nullptr, *dynamic_shared_ = nullptr;       // of the running block
     uint32_t tick_ = 0, launch_first_ = 0, block_first_ = 0, barrier_ = 0;  // ticks at which they began
     std::vector<std::pair<uint32_t, uint3>> blocks_;  // of the launch, by the tick at which each began
     uint32_t stamps_[MAX_THREADS];
@@ -124,9 +164,7 @@ class Checker {
     std::vector<const void*> acquired_;                               // by the running block
 
     std::unordered_map<uintptr_t, Page> pages_;
-    std::pair<uintptr_t, Page*> known_pages_[256] = {};
-    const Range* last_arrays_[4] = {};
-    unsigned next_array_ = 0;
+    KnownPage known_pages_[KNOWN_PAGES] = {};
     std::vector<Cell> shared_cells_;
     std::vector<uint64_t> shared_unwritten_, shared_invalid_;
 

@@ -3,9 +3,19 @@
 
 #include <cstring>
 
-#include "block.h"
+#include "checker.h"
 
 using pagedlab::running_block;
+
+// Here, so that it is a part of every hook.
+inline void pagedlab::Block::access(const void* address, size_t bytes, AccessKind kind,
+                                    const void* instruction) {
+    if (launch_->counters != nullptr) {
+        counted_access(address, bytes, kind, instruction);
+    } else if (launch_->checks != nullptr) {
+        checker.access(current_, address, bytes, kind, instruction);
+    }
+}
 
 #define ACCESS(address, bytes, kind) \
     running_block->access(address, bytes, pagedlab::kind, __builtin_return_address(0))

@@ -5,18 +5,13 @@
 
 namespace pagedlab {
 
-uint32_t Checker::seen(unsigned thread, unsigned other) const {
-    const unsigned warp = thread / WARP;
-    return std::max(warp_met_[warp], lane_met_[warp][thread % WARP][other % WARP]);
-}
-
 // Another block's access comes before this block's when a fence came after it there, then an atomic, and then here an
 // atomic on the same variable: the way in which the last block of a launch may use the results of all.
-bool Checker::is_released(const Slot& earlier) const {
+bool Checker::is_released(Slot earlier) const {
     for (const void* variable : acquired_) {
         for (const Release& release : releases_.at(variable)) {
-            if (release.block <= earlier.stamp && earlier.thread < release.covered.size() &&
-                earlier.stamp < release.covered[earlier.thread])
+            if (release.block <= earlier.stamp() && earlier.thread() < release.covered.size() &&
+                earlier.stamp() < release.covered[earlier.thread()])
                 return true;
         }
     }

@@ -22,10 +22,8 @@ unsigned count(unsigned lanes) {
 
 }  // namespace
 
-void Block::access(const void* address, size_t bytes, AccessKind kind, const void* instruction) {
-    if (launch_->counters != nullptr && recorder_->add(current_, address, bytes, kind, instruction)) {
-        let_others_catch_up();
-    }
+void Block::counted_access(const void* address, size_t bytes, AccessKind kind, const void* instruction) {
+    if (recorder_->add(current_, address, bytes, kind, instruction)) let_others_catch_up();
     if (launch_->checks != nullptr) checker.access(current_, address, bytes, kind, instruction);
 }
 
