@@ -84,16 +84,17 @@ struct Turn {
 }  // namespace pagedlab
 
 // What C does not have; in float, computed in double and rounded.
-PAGEDLAB_FUNCTION(double, rcbrt, (double x), 1 / cbrt(x))
-PAGEDLAB_FUNCTION(float, rcbrtf, (float x), rcbrt(x))
-PAGEDLAB_FUNCTION(double, erfinv, (double x), pagedlab::inverse_erf(x))
-PAGEDLAB_FUNCTION(float, erfinvf, (float x), erfinv(x))
-PAGEDLAB_FUNCTION(double, erfcinv, (double x), pagedlab::inverse_erfc(x))
-PAGEDLAB_FUNCTION(float, erfcinvf, (float x), erfcinv(x))
-PAGEDLAB_FUNCTION(double, normcdf, (double x), 0.5 * erfc(-0.70710678118654757 * x))
-PAGEDLAB_FUNCTION(float, normcdff, (float x), normcdf(x))
-PAGEDLAB_FUNCTION(double, normcdfinv, (double x), -1.4142135623730951 * pagedlab::inverse_erfc(2 * x))
-PAGEDLAB_FUNCTION(float, normcdfinvf, (float x), normcdfinv(x))
+#define IN_DOUBLE(name, value)                         \
+    PAGEDLAB_FUNCTION(double, name, (double x), value) \
+    PAGEDLAB_FUNCTION(float, name##f, (float x), name(x))
+IN_DOUBLE(rcbrt, 1 / cbrt(x))
+IN_DOUBLE(erfinv, pagedlab::inverse_erf(x))
+IN_DOUBLE(erfcinv, pagedlab::inverse_erfc(x))
+IN_DOUBLE(normcdf, 0.5 * erfc(-0.70710678118654757 * x))
+IN_DOUBLE(normcdfinv, -1.4142135623730951 * pagedlab::inverse_erfc(2 * x))
+IN_DOUBLE(sinpi, pagedlab::Turn(x).sine)
+IN_DOUBLE(cospi, pagedlab::Turn(x).cosine)
+#undef IN_DOUBLE
 PAGEDLAB_FUNCTION(double, rhypot, (double x, double y), 1 / hypot(x, y))
 PAGEDLAB_FUNCTION(float, rhypotf, (float x, float y), rhypot(x, y))
 PAGEDLAB_FUNCTION(double, norm3d, (double x, double y, double z), hypot(hypot(x, y), z))
@@ -104,10 +105,6 @@ PAGEDLAB_FUNCTION(double, norm4d, (double x, double y, double z, double w), hypo
 PAGEDLAB_FUNCTION(float, norm4df, (float x, float y, float z, float w), norm4d(x, y, z, w))
 PAGEDLAB_FUNCTION(double, rnorm4d, (double x, double y, double z, double w), 1 / norm4d(x, y, z, w))
 PAGEDLAB_FUNCTION(float, rnorm4df, (float x, float y, float z, float w), rnorm4d(x, y, z, w))
-PAGEDLAB_FUNCTION(double, sinpi, (double x), pagedlab::Turn(x).sine)
-PAGEDLAB_FUNCTION(float, sinpif, (float x), sinpi(x))
-PAGEDLAB_FUNCTION(double, cospi, (double x), pagedlab::Turn(x).cosine)
-PAGEDLAB_FUNCTION(float, cospif, (float x), cospi(x))
 PAGEDLAB_FUNCTION(float, rsqrtf, (float x), 1.0f / sqrtf(x))
 PAGEDLAB_FUNCTION(float, rsqrt, (float x), 1.0f / sqrtf(x))
 PAGEDLAB_FUNCTION(double, rsqrt, (double x), 1.0 / sqrt(x))
