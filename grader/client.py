@@ -3,6 +3,7 @@
 Kernels are launched in a process that never runs the submission's Python, which could pretend to be the launchers.
 """
 
+import contextlib
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -124,12 +125,14 @@ class Worker:
         keywords: Mapping[str, Any] | None = None,
         limit: int = MAX_RESULT,
         keep: bool = False,
+        checked: bool = False,
     ) -> Any:
         """Call "module.function" of the engine, or a method of a Handle; its results have at most `limit` bytes.
 
         A target with a colon is no part of the engine: "numpy.random:default_rng" makes an object to pass on.
         With Out or InOut arguments these are returned, as by `launch`; with `keep`, a Handle of whatever is returned.
         A named tuple comes back as a tuple; objects of other classes stay in the worker as Handles.
+        With `checked`, the emulator checks every kernel that the call launches, as small launches are.
         Raises Failure; an exception of the student's code is a StudentError.
         """
         where: list[Any] = [target]
@@ -142,7 +145,11 @@ class Worker:
         self._clock.last_call = f"{name}({request.case})"
         header = {"verb": "call", "target": where, "limit": limit, "keep": keep}
         header |= {"arguments": request.tree, "keywords": request.keywords}
-        answer, payload = self._host.exchange(header, request, limit)
+        watched: AbstractContextManager[Any] = contextlib.nullcontext()
+        if checked and self._can_check:
+            watched = self._host.observing(checked=True)
+        with watched:
+            answer, payload = self._host.exchange(header, request, limit)
         outputs = request.results(payload)
         if outputs:
             return outputs[0] if len(outputs) == 1 else outputs
