@@ -163,7 +163,7 @@ class Worker:
         return self._host.memory()
 
     def printed(self) -> str:
-        """The end of what the code printed since the last `release`."""
+        """The beginning of what the code printed since the last `release`."""
         return "\n".join(filter(None, (self._kernels.printed(), self._host.printed())))
 
     def release(self) -> None:

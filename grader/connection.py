@@ -162,7 +162,7 @@ class Connection:
         return self._started().memory()
 
     def printed(self) -> str:
-        """The end of what the code printed since the last `release`."""
+        """The beginning of what the code printed since the last `release`."""
         return tidy(self._child.printed(), self._scrub()).strip() if self._child else ""
 
     def release(self) -> None:

@@ -13,12 +13,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grader.compare import Failure
 from grader.framing import receive_frame, send_frame
+from grader.kept_output import KeptOutput
 
 if TYPE_CHECKING:
     from grader.emulator.launcher import DeviceProcess
@@ -26,41 +26,12 @@ if TYPE_CHECKING:
 WORKER = Path(__file__).resolve().parent / "worker.py"
 MAX_HEADER = 8 << 20  # a token in a list takes 15 bytes, and a trace has 150,000
 MAX_OUTPUT = 16 << 20
-KEPT_OUTPUT = 4096
 
 PASSED_ON = ("PATH", "CXX", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_VISIBLE_DEVICES")
 """Environment variables of ours that a worker gets; it sees no other."""
 
 _CLEAN_UP_WARNING = re.compile(r"PyCUDA WARNING: a clean-up operation failed.*\n.*\n?")
 """What PyCUDA prints for every array that outlives a failed kernel."""
-
-
-class Output:
-    """Reads what a process prints, without end, and keeps the last 4 KB."""
-
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self.tail = b""
-        self.flooded = False
-        self._process = process
-        self._thread = threading.Thread(target=self._drain, daemon=True)
-        self._thread.start()
-
-    def text(self) -> str:
-        """What was printed last; waits a moment for what is still in the pipe of a process that ended."""
-        if self._process.poll() is not None:
-            self._thread.join(0.2)
-        return self.tail.decode("utf-8", "replace")
-
-    def _drain(self) -> None:
-        total = 0
-        assert self._process.stdout is not None
-        with self._process.stdout as stream:
-            while chunk := stream.read1(65536):  # type: ignore[attr-defined]
-                total += len(chunk)
-                self.tail = (self.tail + chunk)[-KEPT_OUTPUT:]
-                if total > MAX_OUTPUT and not self.flooded:
-                    self.flooded = True
-                    kill_group(self._process)
 
 
 class Child:
@@ -97,8 +68,9 @@ class Child:
         finally:
             theirs.close()
         self.socket = ours
-        self._output = Output(self.process)
-        self._printed_before = ""
+        self._flooded = False
+        assert self.process.stdout is not None
+        self._output = KeptOutput(self.process.stdout, self._stop_flood)
 
     def exchange(
         self, header: dict[str, Any], payload: bytes, largest: int, deadline: float
@@ -120,13 +92,19 @@ class Child:
         return 1024 * int(kilobytes.stdout)
 
     def printed(self) -> str:
-        """The end of what worker and device process printed since `forget_printed`."""
+        """The beginning of what worker and device process printed since `forget_printed`."""
         text = self.device.printed() if self.device is not None else ""
-        return _CLEAN_UP_WARNING.sub("", self._output.text()) + text.removeprefix(self._printed_before)
+        return _CLEAN_UP_WARNING.sub("", self._output.text()) + text
 
     def forget_printed(self) -> None:
-        self._output.tail = b""
-        self._printed_before = self.device.printed() if self.device is not None else ""
+        self._output.forget()
+        if self.device is not None:
+            self.device.forget_printed()
+
+    def _stop_flood(self, total: int) -> None:
+        if total > MAX_OUTPUT and not self._flooded:
+            self._flooded = True
+            kill_group(self.process)
 
     def end(self) -> None:
         """Kill everything that was started and remove the private folder."""
@@ -139,7 +117,7 @@ class Child:
         """Why the worker ended, as a failure of the running check; call it before `end`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(2)
-        if self._output.flooded:
+        if self._flooded:
             return Failure("RUNTIME_ERROR", f"The code printed more than {MAX_OUTPUT >> 20} MiB; remove the prints.")
         code = self.process.poll()
         if code is None:

@@ -12,13 +12,13 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from typing import Any
 
 from grader import KIT
 from grader.emulator.toolchain import remove_unfinished
 from grader.framing import ProtocolError, receive_frame, send_frame
+from grader.kept_output import KeptOutput
 
 ARENA_BYTES = 256 << 30  # address space of the device, sparse; its memory is `capacity`
 CAPACITY = 24 << 30  # what the GPU of compute capability 8.6 has that many own, an RTX 3090
@@ -27,7 +27,6 @@ COMPILE_SECONDS = 300.0  # for instrumented builds of everything that was compil
 END_SECONDS = 2.0
 MAX_CORES = 24  # each has up to 1,024 stacks of two mappings; Linux allows a process 65,530
 MAX_ANSWER = 64 << 20
-KEPT_OUTPUT = 4096
 PASSED_ON = ("PATH", "CXX", "PAGEDLAB_CACHE", "HOME", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH", "SDKROOT")
 """Environment variables that a device process gets: kernels are native code and need no others."""
 
@@ -112,7 +111,6 @@ class DeviceProcess:
         self.channel, client_end = socket.socketpair()
         ours, control_end = socket.socketpair()
         self.control = Control(ours)
-        self._printed = b""
         inherited = [client_end.fileno(), control_end.fileno(), self.arena]
         arguments = map(str, [*inherited, ARENA_BYTES, capacity, cores])
         passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
@@ -127,8 +125,7 @@ class DeviceProcess:
                 start_new_session=True,  # Ctrl-C is for the program that uses the device
                 pass_fds=inherited,
             )
-        if not inherit_output:
-            threading.Thread(target=self._drain, daemon=True).start()
+        self._output = KeptOutput(self.process.stdout) if self.process.stdout else None
 
     def environment(self) -> dict[str, str]:
         """What to add to the environment of the one process that uses this device."""
@@ -140,8 +137,13 @@ class DeviceProcess:
         return [self.channel.fileno(), self.arena]
 
     def printed(self) -> str:
-        """The last 4 KB that kernels and compilers printed, where the output is not inherited."""
-        return self._printed.decode("utf-8", "replace")
+        """The beginning of what kernels and compilers printed, where the output is not inherited."""
+        return self._output.text() if self._output else ""
+
+    def forget_printed(self) -> None:
+        """Let `printed` begin anew."""
+        if self._output:
+            self._output.forget()
 
     def kill(self) -> None:
         """End the process at once, whatever it does, and what it started."""
@@ -162,12 +164,6 @@ class DeviceProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(END_SECONDS)
         self.kill()
-
-    def _drain(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as stream:
-            while chunk := stream.read1(65536):  # type: ignore[attr-defined]
-                self._printed = (self._printed + chunk)[-KEPT_OUTPUT:]
 
 
 def start_device(

@@ -4,6 +4,7 @@ Made of rich renderables from results.json (and the manifest's stages, for what 
 submission is cleaned and enters as `Text`, which rich never reads as markup.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any
@@ -16,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.compare import tolerance
+from grader.kept_output import MORE
 from grader.manifest import Stage
 from grader.report.results import NO_ANSWER
 from grader.report.text import clean, clean_line
@@ -24,6 +26,7 @@ STYLES = {"PASSED": "green", "NOT_IMPLEMENTED": "cyan", "INCOMPLETE": "cyan", "S
 """Colour of a verdict or status; all others are red. The word itself always stands there too."""
 
 LOG_LINES = 24
+_MORE = re.compile(re.escape(MORE.strip()).replace(r"\{\}", r"(\d+)"))
 MAP_ROWS, MAP_COLUMNS = 8, 60
 
 Result = Mapping[str, Any]
@@ -135,8 +138,11 @@ def first_lines(log: str) -> str:
     """The first lines of what was printed, repeated ones once: a compiler's first error is the one to read."""
     runs = [(line, len(list(run))) for line, run in groupby(log.strip("\n").split("\n"))]
     lines = [f"{line} … ({count} times)" if count > 1 else line for line, count in runs]
-    more = [f"… {len(lines) - LOG_LINES} more lines"] if len(lines) > LOG_LINES else []
-    return "\n".join(lines[:LOG_LINES] + more)
+    if len(lines) <= LOG_LINES:
+        return "\n".join(lines)
+    left_out = _MORE.fullmatch(lines[-1])  # of an output that was not kept to its end
+    count = len(lines) - LOG_LINES + (int(left_out[1]) - 1 if left_out else 0)
+    return "\n".join([*lines[:LOG_LINES], f"… {count:,} more line{'s' if count > 1 else ''}"])
 
 
 def untried(results: Result) -> Iterator[RenderableType]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from grader.kept_output import MORE
 from grader.manifest import Check, Stage
 from grader.report.results import Record, build_results
 from grader.report.terminal import Terminal
@@ -159,6 +160,13 @@ def test_the_output_of_a_compiler_is_shown_from_its_first_line() -> None:
     text = shown(record("s05.1", "COMPILE_ERROR", "softmax.cu does not compile.", log=log))
     assert "  output  softmax.cu:0: error\n          softmax.cu:1: error\n" in text
     assert "… 76 more lines" in text
+
+
+def test_of_an_output_that_was_not_kept_whole_all_lines_are_counted() -> None:
+    log = "".join(f"row {n}\n" for n in range(30)) + MORE.format(1200)
+    text = shown(record("s05.1", "CRASHED", "no.", log=log))
+    assert "  output  row 0\n          row 1\n" in text
+    assert "          row 23\n          … 1,206 more lines\n" in text
 
 
 def test_a_line_that_is_printed_again_and_again_is_shown_once() -> None:

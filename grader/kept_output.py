@@ -1,0 +1,61 @@
+"""Keeps the beginning of what a process prints: of a flood of lines the first are the ones to read."""
+
+import select
+import threading
+import time
+from collections.abc import Callable
+from io import BufferedReader
+from typing import IO, cast
+
+KEPT_BYTES = 8192
+LATEST_SECONDS = 0.2
+LINE = b"\n"
+MORE = "… {} more lines\n"
+"""The last line, where not all is kept."""
+
+
+class KeptOutput:
+    """Reads a stream to its end, in a thread, and keeps the first whole lines and the number of those after them."""
+
+    def __init__(self, stream: IO[bytes], told: Callable[[int], None] = lambda total: None) -> None:
+        """`told` gets the number of all bytes until now, again and again."""
+        self._stream = cast(BufferedReader, stream)
+        self._told = told
+        self._lock = threading.Lock()
+        self.forget()
+        self._thread = threading.Thread(target=self._drain, daemon=True)
+        self._thread.start()
+
+    def text(self) -> str:
+        """What was printed since `forget`; waits a moment for what is still in the pipe."""
+        deadline = time.monotonic() + LATEST_SECONDS
+        while self._thread.is_alive() and self._is_waiting() and time.monotonic() < deadline:
+            time.sleep(0.002)
+        with self._lock:
+            kept, lines, total = self._kept, self._lines, self._total
+        if total > len(kept):
+            kept = kept[: kept.rfind(b"\n") + 1] or kept
+            return f"{kept.decode('utf-8', 'replace')}{MORE.format(max(1, lines - kept.count(LINE)))}"
+        return kept.decode("utf-8", "replace")
+
+    def forget(self) -> None:
+        """Begin anew."""
+        with self._lock:
+            self._kept, self._lines, self._total = b"", 0, 0
+
+    def _is_waiting(self) -> bool:
+        try:
+            return bool(select.select([self._stream], [], [], 0)[0])
+        except (ValueError, OSError):  # closed meanwhile
+            return False
+
+    def _drain(self) -> None:
+        total = 0
+        with self._stream as stream:
+            while chunk := stream.read1(65536):
+                total += len(chunk)
+                with self._lock:
+                    self._kept += chunk[: KEPT_BYTES - len(self._kept)]
+                    self._lines += chunk.count(LINE)
+                    self._total += len(chunk)
+                self._told(total)
