@@ -7,12 +7,10 @@ marked for the device stays and is looked at, whatever it contains.
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from grader.emulator import unsupported
-
-if TYPE_CHECKING:
-    from grader.emulator.source import Token
+from grader.emulator.tokens import Token, closing_bracket
 
 _DEVICE = {"__global__", "__device__", "__constant__", "__shared__", "__managed__", "constexpr"}
 _NO_VARIABLES = {"typedef", "using", "struct", "class", "union", "enum", "static_assert", "extern", "namespace"}
@@ -30,7 +28,7 @@ class _Declaration(NamedTuple):
     """Of the function; empty when it is none."""
 
 
-def host_ranges(tokens: Sequence["Token"], macros: dict[str, str]) -> list[tuple[int, int]]:
+def host_ranges(tokens: Sequence[Token], macros: dict[str, str]) -> list[tuple[int, int]]:
     """Ranges of tokens (begin, end) of functions and variables that only a host can use.
 
     `macros`: what is defined, and as what. A function is the host's when it is main or, not marked for the device,
@@ -68,7 +66,9 @@ def _declarations(words: Sequence[str], macros: dict[str, str]) -> Iterator[_Dec
     begin, i, name, is_value = 0, 0, "", False
     while i < len(words):
         word, end = words[i], 0
-        opening, i = i, _closing(words, i) if word in ("(", "[", "{") and not _is_scope(words, begin, i) else i
+        opening = i
+        if word in ("(", "[", "{") and not _is_scope(words, begin, i):
+            i = min(closing_bracket(words, i), len(words) - 1)
         if word == "(":
             name = name or ("" if is_value or opening == begin else words[opening - 1])
             is_call = opening == begin + 1 and words[begin] in macros  # of a macro, alone
@@ -89,12 +89,3 @@ def _declarations(words: Sequence[str], macros: dict[str, str]) -> Iterator[_Dec
 def _is_scope(words: Sequence[str], begin: int, brace: int) -> bool:
     """Whether a namespace, or declarations of C, begin here."""
     return words[brace] == "{" and ("namespace" in words[begin:brace] or words[begin:brace] == ["extern", '"C"'])
-
-
-def _closing(words: Sequence[str], opening: int) -> int:
-    depth = 0
-    for i in range(opening, len(words)):
-        depth += (words[i] in ("(", "[", "{")) - (words[i] in (")", "]", "}"))
-        if depth == 0:
-            return i
-    return len(words) - 1

@@ -4,22 +4,13 @@ Rewriting keeps every line where it was, so that the compiler's messages name th
 """
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from grader.emulator import unsupported
 from grader.emulator.host_code import host_ranges
 from grader.emulator.kernel_macros import expanded
+from grader.emulator.tokens import Token, closing_bracket, tokens
 
-_TOKEN = re.compile(
-    r"""(?P<blank>\s+ | //(?:\\\n|[^\n])* | /\*.*?(?:\*/|\Z))
-      | (?P<directive>^[ \t]*\#(?:\\\n|[^\n])*)
-      | (?P<string>(?:u8|[uUL])?R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*')
-      | (?P<name>[A-Za-z_]\w*)
-      | (?P<number>\.?\d(?:[eEpP][+-]|[\w.]|'\w)*)
-      | (?P<mark_>\.\.\.|<<<|::|.)""",
-    re.VERBOSE | re.DOTALL | re.MULTILINE,
-)
 _WITH_ARGUMENTS = {"__launch_bounds__", "__attribute__", "__align__", "alignas", "decltype", "__maxnreg__", "declspec"}
 _DEFINE = re.compile(r"\s*#\s*define\s+(\w+)(.*)", re.DOTALL)
 _LINE = re.compile(r'\s*#\s*line\s+(\d+)(?:\s+"([^"]*)")?')
@@ -27,13 +18,6 @@ _LINE = re.compile(r'\s*#\s*line\s+(\d+)(?:\s+"([^"]*)")?')
 
 class SourceError(Exception):
     """The text cannot be emulated; the message has the form of a compiler's, with file and line."""
-
-
-class Token(NamedTuple):
-    kind: str
-    text: str
-    start: int
-    end: int
 
 
 class Rewritten(NamedTuple):
@@ -63,21 +47,15 @@ def line_of(source: str, file: str, number: int) -> str:
     return ""
 
 
-def _tokens(source: str) -> Iterator[Token]:
-    for match in _TOKEN.finditer(source):
-        kind = str(match.lastgroup)
-        if kind != "blank":
-            yield Token("mark" if kind == "mark_" else kind, match[0], match.start(), match.end())
-
-
 class _Rewriter:
     def __init__(self, source: str) -> None:
         self.source = source
-        everything = list(_tokens(source))
+        everything = list(tokens(source))
         self.directives = [token for token in everything if token.kind == "directive"]
         self.tokens = [token for token in everything if token.kind != "directive"]
         self.edits: list[tuple[int, int, str]] = []
         self._leave_out_host_code()
+        self.words = [token.text for token in self.tokens]
         self.kernels: dict[str, list[str]] = {}
         self.constants: list[str] = []
         self.file_shared: set[str] = set()
@@ -160,7 +138,7 @@ class _Rewriter:
             if self._text(i) in ("", "{", "}", ";"):
                 return
             if self._text(i) in _WITH_ARGUMENTS and self._text(i + 1) == "(":
-                end = self._closing(i + 1)
+                end = closing_bracket(self.words, i + 1)
                 bounds = self._first_argument(i + 1, end) if self._text(i) == "__launch_bounds__" else bounds
                 i = end
             i += 1
@@ -168,10 +146,10 @@ class _Rewriter:
         words = {token.text for token in self.tokens[begin:i]}
         if '"C"' in words or "C" in self.scopes:
             self.c_linkage.add(name)
-        body = self._closing(i + 1) + 1
-        closing = self._closing(body) if self._text(body) == "{" else len(self.tokens)
-        if name in self.c_linkage and closing < len(self.tokens):
-            end = self.tokens[closing].end
+        body = closing_bracket(self.words, i + 1) + 1
+        end_of_body = closing_bracket(self.words, body) if self._text(body) == "{" else len(self.tokens)
+        if name in self.c_linkage and end_of_body < len(self.tokens):
+            end = self.tokens[end_of_body].end
             self.edits.append((end, end, f" PAGEDLAB_KERNEL({name}, ({bounds}))"))
             self.kernels.setdefault(name, self._parameters(i + 1, body - 1))
 
@@ -187,7 +165,7 @@ class _Rewriter:
             elif self._kind(i) == "name" and self._text(i) not in _WITH_ARGUMENTS:
                 kept = self._text(i)
             elif self._text(i) in "([{":
-                i = self._closing(i)
+                i = closing_bracket(self.words, i)
             i += 1
         return names
 
@@ -214,14 +192,14 @@ class _Rewriter:
         i, kept = begin, []
         while i < end and self._text(i) != "[":
             if self._text(i) in _WITH_ARGUMENTS:
-                i = self._closing(i + 1)
+                i = closing_bracket(self.words, i + 1)
             elif self._text(i) not in ("extern", "__shared__"):
                 kept.append(self._text(i))
             i += 1
         if i >= end or not kept:
             raise self._error(self.tokens[begin], "extern __shared__ declares an array of unknown size: T name[]")
         type_name, name = " ".join(kept[:-1]), kept[-1]
-        rows = "".join(token.text for token in self.tokens[self._closing(i) + 1 : end])
+        rows = "".join(token.text for token in self.tokens[closing_bracket(self.words, i) + 1 : end])
         pointer = f"{type_name} (*){rows}" if rows else f"{type_name}*"
         if "block" in self.scopes:
             declared = f"{type_name} (*{name}){rows}" if rows else f"{type_name}* {name}"
@@ -235,7 +213,7 @@ class _Rewriter:
         """A variable goes where the device finds it; a function stays as it is, and so does what cannot change."""
         i = at + 1
         while self._text(i) not in ("", "(", ")", "[", "=", ";", "{", "operator"):
-            i = self._closing(i + 1) + 1 if self._text(i) in _WITH_ARGUMENTS else i + 1
+            i = closing_bracket(self.words, i + 1) + 1 if self._text(i) in _WITH_ARGUMENTS else i + 1
         if i <= at + 2 or self._text(i) not in ("[", "=", ";", "{"):
             return
         words = [token.text for token in self.tokens[begin:i]]
@@ -250,25 +228,15 @@ class _Rewriter:
     # Helpers
 
     def _text(self, i: int) -> str:
-        return self.tokens[i].text if 0 <= i < len(self.tokens) else ""
+        return self.words[i] if 0 <= i < len(self.words) else ""
 
     def _kind(self, i: int) -> str:
         return self.tokens[i].kind if 0 <= i < len(self.tokens) else ""
 
-    def _closing(self, opening: int) -> int:
-        """The token that closes the bracket at `opening`; one past the last when none does."""
-        depth = 0
-        for i in range(opening, len(self.tokens)):
-            if self.tokens[i].kind == "mark":
-                depth += (self.tokens[i].text in "([{") - (self.tokens[i].text in ")]}")
-            if depth == 0:
-                return i
-        return len(self.tokens)
-
     def _first_argument(self, opening: int, closing: int) -> str:
         end = opening + 1
         while end < closing and self._text(end) != ",":
-            end = self._closing(end) + 1 if self._text(end) in "([{" else end + 1
+            end = closing_bracket(self.words, end) + 1 if self._text(end) in "([{" else end + 1
         return self.source[self.tokens[opening].end : self.tokens[end].start] if end < len(self.tokens) else "1024"
 
     def _edit(self, first: int, last: int, text: str) -> None:
