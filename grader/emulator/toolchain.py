@@ -244,11 +244,13 @@ def _known(path: Path) -> dict[str, Any] | None:
 
 
 def _flags(instrumented: bool) -> list[str]:
-    flags = [*_COMMON, *_machine_flags(), *_KERNEL, *(_DEBUGGED if DEBUG and not instrumented else ())]
-    own, own_instrumented = (_CLANG, _CLANG_INSTRUMENTED) if "clang" in _version() else (_GCC, _GCC_INSTRUMENTED)
-    if DEBUG and not instrumented and "clang" not in _version():
-        own = (*own, *_GCC_DEBUGGED)
-    return [*flags, *own, *((*_INSTRUMENTED, *own_instrumented) if instrumented else ()), *_linking(instrumented)]
+    is_clang = "clang" in _version()
+    flags = [*_COMMON, *_machine_flags(), *_KERNEL, *(_CLANG if is_clang else _GCC)]
+    if instrumented:
+        flags += [*_INSTRUMENTED, *(_CLANG_INSTRUMENTED if is_clang else _GCC_INSTRUMENTED)]
+    elif DEBUG:
+        flags += [*_DEBUGGED, *(() if is_clang else _GCC_DEBUGGED)]
+    return [*flags, *_linking(instrumented)]
 
 
 def _linking(instrumented: bool) -> tuple[str, ...]:
