@@ -80,6 +80,8 @@ _NOT_COMPILED = re.compile(r"^#(?:define|undef|include|include_next|import)\b.*$
 
 
 class Token(NamedTuple):
+    """A piece of preprocessed text, and where the student wrote it; `kind` is a group of _TOKEN."""
+
     text: str
     kind: str
     file: str
@@ -94,6 +96,8 @@ class Foreign(NamedTuple):
 
 
 class Preprocessed(NamedTuple):
+    """What a compiler command made of a source."""
+
     own: list[Token]
     foreign: list[Foreign]
     text: str
