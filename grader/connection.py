@@ -14,7 +14,7 @@ from typing import Any
 
 from grader.arguments import Request
 from grader.compare import Failure
-from grader.errors import student_error, tidy
+from grader.errors import source_lines, student_error, tidy
 from grader.findings import failure_of
 from grader.framing import ProtocolError
 from grader.observation import Observed
@@ -212,6 +212,8 @@ class Connection:
             failure: Failure = student_error(report, self._scrub())
         except ValueError:
             return self.malformed("an error report of another form")
+        if failure.verdict == "COMPILE_ERROR" and (lines := source_lines(self._engine, failure.message)):
+            failure.evidence["source"] = lines
         failure = self._found() or failure
         return self._ended(failure) if report.get("device") is not False else self._told(failure)
 

@@ -1,6 +1,7 @@
 """What a worker reports as an exception, as the verdict and the sentence that a student reads."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 from grader.compare import Failure
@@ -15,6 +16,7 @@ _DEVICE_ERRORS = (
     ("unspecified launch failure", "CRASHED", "The kernel was aborted."),
     ("emulated GPU stopped", "CRASHED", "A kernel crashed the emulated GPU."),
 )  # fmt: skip
+_OWN_PLACE = re.compile(r"([\w-]+\.cuh?)[:(](\d{1,7})\b")
 _OWN_LINE = re.compile(r"[^\s/:(]+\.cuh?[:(]")
 _NOT_FOUND = re.compile(r"No module named 'engine(?:\.(\w+))?'")
 
@@ -84,12 +86,25 @@ def _verdict(types: tuple[str, ...], text: str, where: str, log: str) -> tuple[s
 
 
 def first_error(log: str) -> str:
-    """The line of a compiler's output that matters most: a name it does not know, since other errors follow from it."""
+    """The first error in a compiler's output, in the student's own file if there is one: others follow from it."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line for line in lines if re.search(r"\berror\b", line)]
     own = [line for line in errors if _OWN_LINE.match(line)]
-    unknown = [line for line in own if re.search(r"not declared|undeclared|is undefined", line)]
-    return (unknown or own or errors or lines or ["it said nothing"])[0]
+    return (own or errors or lines or ["it said nothing"])[0]
+
+
+def source_lines(engine: Path, message: str) -> list[tuple[int, str]] | None:
+    """The line of a kernel's file that a compiler's error names, after the one before it, where a `;` may be missing.
+
+    None where the message names no line of a file in engine/kernels.
+    """
+    found = _OWN_PLACE.search(message)
+    try:
+        lines = (engine / "kernels" / found[1]).read_text("utf-8", "replace").splitlines() if found else []
+    except OSError:
+        return None
+    last = int(found[2]) if found else 0
+    return [(n, lines[n - 1]) for n in (last - 1, last) if 0 < n <= len(lines)] or None
 
 
 def own_lines(log: str) -> str:

@@ -5,7 +5,7 @@ submission is cleaned and enters as `Text`, which rich never reads as markup.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -18,13 +18,25 @@ from rich.text import Text
 
 from grader.compare import tolerance
 from grader.kept_output import MORE
-from grader.manifest import Stage
+from grader.manifest import Stage, join_names
 from grader.report.results import NO_ANSWER
 from grader.report.text import clean, clean_line
 
 STYLES = {"PASSED": "green", "NOT_IMPLEMENTED": "cyan", "INCOMPLETE": "cyan", "SKIPPED": "yellow", "NOT_RUN": "yellow"}
 """Colour of a verdict or status; all others are red. The word itself always stands there too."""
 
+READ = {
+    verdict: f'assignments/debugging.md, "{section}"'
+    for verdict, section in {
+        "OUT_OF_BOUNDS": "Out of bounds",
+        "DATA_RACE": "Data race",
+        "UNINITIALISED_READ": "Uninitialised read",
+        "BARRIER_DIVERGENCE": "Divergent barrier",
+    }.items()
+}
+"""Where the handouts explain what the emulator finds in kernels."""
+
+TOLD_CHARACTERS = 240
 LOG_LINES = 24
 _MORE = re.compile(re.escape(MORE.strip()).replace(r"\{\}", r"(\d+)"))
 MAP_ROWS, MAP_COLUMNS = 8, 60
@@ -69,29 +81,52 @@ def grid(columns: int) -> Table:
 
 
 def stage_failures(stage: Result, earlier: str | None) -> Iterator[RenderableType]:
-    """The block of a stage's first failure, then a line for each other one."""
-    first, *others = failures(stage)
+    """The block of a stage's first failure, then a line for each other kind of failure."""
+    groups: dict[Any, list[Result]] = {}
+    for check in failures(stage):
+        groups.setdefault(cause(check), []).append(check)
+    (first, *same), *others = groups.values()
     yield Text.assemble("\n", (first["id"], "bold"), "  ", word(first["verdict"]))
-    yield failure_block(first, earlier)
+    yield failure_block(first, same, earlier)
     if others:
         yield Text(f"\n  also failed in {stage['id']}")
         table = grid(3)
-        for check in others:
-            told = clean_line(check["message"] or check["title"])
-            table.add_row("  " + check["id"], word(check["verdict"]), cut(told))
+        for check, *alike in others:
+            told = clean_line(check["message"] or check["title"], TOLD_CHARACTERS)
+            told += f" (the same in {ids(alike)})" if alike else ""
+            table.add_row("  " + check["id"], word(check["verdict"]), Text(told))
         yield table
 
 
-def failure_block(check: Result, earlier: str | None) -> Table:
-    """Everything known of one failure, a labelled row each."""
+def cause(check: Result) -> tuple[Any, ...]:
+    """What is equal for two checks that failed in the same way: the same lines of a kernel, or the same sentence."""
+    reports = check["evidence"].get("reports")
+    if isinstance(reports, list):
+        return check["verdict"], *((place["file"], place["line"]) for place in places(reports[0]))
+    if check["verdict"] == "TIMEOUT":
+        return check["verdict"], str(check["evidence"].get("case", "")).partition("(")[0]
+    return check["verdict"], check["message"]
+
+
+def ids(checks: Sequence[Result]) -> str:
+    return join_names([check["id"] for check in checks])
+
+
+def places(report: Result) -> list[Result]:
+    """Where the accesses of a report are in the source."""
+    return [place for place in (report["access"], report["other"]) if place]
+
+
+def failure_block(check: Result, same: Sequence[Result], earlier: str | None) -> Table:
+    """Everything known of one failure, a labelled row each; `same` failed in the same way."""
     table = grid(2)
-    for label, text in failure_rows(check, earlier):
+    for label, text in failure_rows(check, same, earlier):
         if text:
             table.add_row(Text(f"  {label}", "dim"), Text(text, "bold" if label in ("hint", "repeat") else ""))
     return table
 
 
-def failure_rows(check: Result, earlier: str | None) -> Iterator[tuple[str, str]]:
+def failure_rows(check: Result, same: Sequence[Result], earlier: str | None) -> Iterator[tuple[str, str]]:
     evidence = check["evidence"]
     yield "check", clean_line(check["title"])
     if earlier:
@@ -99,6 +134,7 @@ def failure_rows(check: Result, earlier: str | None) -> Iterator[tuple[str, str]
     yield "called", clean(evidence.get("case", ""), 800)
     yield "shrunk", clean(evidence.get("drawn", ""), 800)
     yield "result", clean(check["message"], 2000)
+    yield "source", shown_source(evidence)
     if evidence.get("worst") != evidence.get("first"):
         yield "worst", wrong_value(evidence["worst"])
     yield "hint", clean_line(evidence.get("hint", ""))
@@ -106,7 +142,19 @@ def failure_rows(check: Result, earlier: str | None) -> Iterator[tuple[str, str]
     if isinstance(evidence.get("map"), Mapping) and 1 < evidence["wrong"] < evidence["total"]:
         yield "where", drawn_map(evidence["map"])
     yield "output", first_lines(clean(evidence.get("log", ""), 16_000))
+    yield "same", f"in {ids(same)}" if same else ""
+    yield "read", READ.get(check["verdict"], "") if "reports" in evidence else ""
     yield "repeat", clean_line(check["repro"])
+
+
+def shown_source(evidence: Result) -> str:
+    """The lines of the kernel that the result is about."""
+    lines, reports = evidence.get("source"), evidence.get("reports")
+    if isinstance(reports, list):
+        lines = sorted({(place["line"], place["text"]) for place in places(reports[0]) if place["text"]})
+    if not isinstance(lines, list):
+        return ""
+    return "\n".join(f"{line:4} | {clean_line(text, 160)}" for line, text in lines)
 
 
 def wrong_value(example: Result) -> str:

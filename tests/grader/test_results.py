@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grader.errors import StudentError
+from grader.errors import StudentError, source_lines
 from grader.manifest import Check, Stage
 from grader.report.results import LARGEST_EVIDENCE, Record, build_results, stage_status, write_results
 from grader.report.text import clean, clean_line
@@ -149,12 +149,21 @@ def test_long_text_keeps_its_ends() -> None:
     assert clean_line("x" * 50, 10) == "x" * 9 + "…"
 
 
-def test_of_a_compilers_errors_an_unknown_name_in_the_students_file_is_told() -> None:
+def test_of_a_compilers_errors_the_first_in_the_students_file_is_told() -> None:
     log = (
         "In file included from /kit/cuda_bf16.h:3,\n                 from k.cu:1:\n"
         "/kit/cuda_bf16.h:9:1: error: no match\n    9 | x\nk.cu:4:1: error: expected ';'\n    4 | y\n"
         "k.cu:5:1: error: 'z' was not declared in this scope\n"
     )
     failure = StudentError(("CompileError",), "", log=log)
-    assert failure.message == "The compiler refused the kernel: k.cu:5:1: error: 'z' was not declared in this scope"
+    assert failure.message == "The compiler refused the kernel: k.cu:4:1: error: expected ';'"
     assert failure.evidence["log"].startswith("k.cu:4:1: error: expected ';'\n    4 | y\nk.cu:5")
+
+
+def test_a_compilers_error_is_shown_with_its_line_and_the_one_before(tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "k.cu").write_text("int a\n  int b;\n")
+    assert source_lines(tmp_path, "refused: k.cu:2:3: error: expected ';'") == [(1, "int a"), (2, "  int b;")]
+    assert source_lines(tmp_path, "refused: k.cu(1): error: expected a ;") == [(1, "int a")]
+    for message in ("k.cu:9:1: error", "kernel.cu:1:1: error", "../k.cu:0:1: error", "error"):
+        assert source_lines(tmp_path, message) is None

@@ -130,6 +130,46 @@ Stage """
     assert "all public checks" not in text
 
 
+def place(line: int, text: str) -> dict[str, Any]:
+    return {"file": "k.cu", "line": line, "text": text, "kind": "load", "block": [0, 0, 0], "thread": [1, 0, 0]}
+
+
+def race(check_id: str, line: int, count: int) -> Record:
+    report = {"access": place(line, "    t[i] = t[i + 1];"), "other": place(7, "t[i] = 0;")}
+    return record(check_id, "DATA_RACE", f"In k: line {line} races, {count} times.", reports=[report])
+
+
+def test_a_report_shows_its_lines_and_the_checks_that_failed_for_the_same_reason() -> None:
+    stages = stage("s03", "RMSNorm", 5)
+    plan = [(stages, stages.checks)]
+    late = (record(f"s03.{n}", "TOO_SLOW", "A long sentence " + "that wraps " * 9 + "end.") for n in (4, 5))
+    text = shown(race("s03.1", 28, 9), race("s03.3", 28, 12), race("s03.2", 30, 1), *late, plan=plan, width=80)
+    assert (
+        """\
+  result  In k: line 28 races, 9 times.
+  source     7 | t[i] = 0;
+            28 | t[i] = t[i + 1];
+  same    in s03.3
+  read    assignments/debugging.md, "Data race"
+  repeat  make grade CHECK=s03.1 SEED=7
+
+  also failed in s03
+  s03.2  DATA_RACE  In k: line 30 races, 1 times.
+  s03.4  TOO_SLOW   A long sentence that wraps that wraps that wraps that wraps
+                    that wraps that wraps that wraps that wraps that wraps end.
+                    (the same in s03.5)
+"""
+        in text
+    )
+
+
+def test_time_outs_of_one_kernel_are_one_failure() -> None:
+    late = [record(f"s05.{n}", "TIMEOUT", f"within {n} s", case=f"softmax(out[{n}, 33])") for n in (1, 2)]
+    text = shown(*late, record("s05.3", "TIMEOUT", "within 9 s", case="other(out[3])"))
+    assert "  same    in s05.2\n" in text
+    assert "also failed in s05\n  s05.3  TIMEOUT  within 9 s\n" in text
+
+
 def test_a_later_stage_names_the_earlier_failure_first() -> None:
     text = shown(WRONG, record("s07.2", "TIMEOUT", "no answer within 20 s"))
     block = text[text.index("\ns07.2  TIMEOUT") :]
