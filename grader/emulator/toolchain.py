@@ -206,7 +206,8 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
         facts |= _symbols(path, list(kernels), constants)
         _refuse_large_shared(facts["shared"], command)
         with _written(path.with_suffix(".json")) as temporary:
-            temporary.write_text(json.dumps({**facts, "size": path.stat().st_size}))
+            noted = json.dumps(facts)
+            temporary.write_text(f"{noted}\n{_digest(path, noted)}")
     return Module(path=path, command=command, cached=cached, **facts)
 
 
@@ -235,12 +236,18 @@ def _kept_source(folder: Path, source: str) -> tuple[str, ...]:
 
 
 def _known(path: Path) -> dict[str, Any] | None:
-    """What was noted of a compiled module; None when its files are not there, or not whole."""
+    """What was noted of a compiled module; None when its files are not there, or not as they were written."""
     try:
-        facts: dict[str, Any] = json.loads(path.with_suffix(".json").read_text())
-        return facts if facts.pop("size") == path.stat().st_size else None
-    except (OSError, ValueError, KeyError):
+        noted, _, digest = path.with_suffix(".json").read_text().rpartition("\n")
+        facts: dict[str, Any] | None = json.loads(noted) if digest == _digest(path, noted) else None
+        return facts
+    except (OSError, ValueError):
         return None
+
+
+def _digest(path: Path, noted: str) -> str:
+    """Of a compiled module and what was noted of it."""
+    return hashlib.sha256(path.read_bytes() + noted.encode()).hexdigest()
 
 
 def _flags(instrumented: bool) -> list[str]:

@@ -157,9 +157,10 @@ def test_cache_by_content(cache: Path) -> None:
 def test_damaged_files_of_the_cache_are_made_anew(suffix: str, cache: Path) -> None:
     path = build(STUB, "-DNOT_IMPLEMENTED(id)=").path.with_suffix(suffix)
     whole = path.read_bytes()
-    path.write_bytes(whole[:9])
-    assert not build(STUB, "-DNOT_IMPLEMENTED(id)=").cached
-    assert len(path.read_bytes()) == len(whole)
+    for damaged in (whole[:9], whole[:9].ljust(len(whole), b"\0")):
+        path.write_bytes(damaged)
+        assert not build(STUB, "-DNOT_IMPLEMENTED(id)=").cached
+        assert len(path.read_bytes()) == len(whole)
 
 
 def test_options_reach_the_kits_headers_too(cache: Path) -> None:
