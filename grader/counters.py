@@ -1,6 +1,6 @@
 """What the emulator counted in one launch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,12 +18,12 @@ class WarpRequest:
     cost: int
     ideal: int
     bytes: int
-    block: Sequence[int]
+    block: tuple[int, ...]
     warp: int
     array: str
     element: int
     origin: int
-    offsets: Sequence[int | None]
+    offsets: tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Profile:
     """
 
     kernel: str
-    grid: Sequence[int]
-    block: Sequence[int]
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
     shared: int
     lost: int
     sites: tuple[Site, ...]
@@ -68,11 +68,15 @@ class Profile:
     @classmethod
     def of_report(cls, fields: Mapping[str, Any]) -> "Profile":
         """From what the device told."""
-        return cls(**{**fields, "sites": tuple(_site(**site) for site in fields["sites"])})
+        sites = tuple(_site(**site) for site in fields["sites"])
+        return cls(**{**fields, "grid": tuple(fields["grid"]), "block": tuple(fields["block"]), "sites": sites})
 
 
 def _site(worst: Mapping[str, Any] | None, **fields: Any) -> Site:
-    return Site(**fields, worst=WarpRequest(**worst) if worst else None)
+    if worst is None:
+        return Site(**fields, worst=None)
+    request = {**worst, "block": tuple(worst["block"]), "offsets": tuple(worst["offsets"])}
+    return Site(**fields, worst=WarpRequest(**request))
 
 
 @dataclass(frozen=True)
