@@ -1,6 +1,7 @@
 """`python -m grader profile`: the checks' launches of a submission's kernels, told by source lines."""
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from grader.connection import Clock
 from grader.device import choose_device
 from grader.given.contracts import CONTRACTS
 from grader.manifest import Check, Manifest, Stage, join_names, load_manifest
-from grader.profile.launches import Launched, ProfilingWorker, Rehearsal
+from grader.profile.launches import FIRST_SECONDS, Launched, ProfilingWorker, Rehearsal
 from grader.profile.page import page
 from grader.profile.table import LEGEND, kernel_table
 from grader.report.terminal import Terminal
@@ -101,20 +102,32 @@ def _launched(
     to_do = {stub.id for stub in stubs}
     clock = Clock()
     worker = ProfilingWorker(engine, clock)
-    rehearsal = Rehearsal(worker, clock, stage.id)
+    rehearsal = Rehearsal(worker, clock, stage.id, _tell_progress)
     able = [check for check in named or stage.checks if not to_do.issuperset(check.needs)]
     counting = [check for check in able if rehearsal.counts_work(check)]
     try:
         rehearsal.run(able if named else counting)
+        for name in () if named else kernels:
+            worker.launch_wide(name)
         preferred = dict(worker.launched)
         if not named and not worker.launched.keys() >= set(kernels):
             rehearsal.run(check for check in able if check not in counting)
     finally:
         worker.end()
+        _tell_progress("")
     launched = worker.launched | preferred
     found = {name: launched[name] for name in kernels if name in launched}
     missing = [name for name in kernels if name not in found and not (named and found)]
     return found, [_excuse(engine, name, rehearsal, stubs) for name in missing]
+
+
+def _tell_progress(check_id: str) -> None:
+    """Say on a terminal, in a line that the next one replaces, which check's launches run; no id takes it away."""
+    if sys.stderr.isatty():
+        line = f"profiling the launches of {check_id}; an endless kernel ends after {FIRST_SECONDS:.0f} s" * bool(
+            check_id
+        )
+        print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _excuse(engine: Path, kernel: str, rehearsal: Rehearsal, stubs: Sequence[Stub]) -> str:

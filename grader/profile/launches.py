@@ -1,5 +1,6 @@
 """Runs checks for the sake of their launches: each launch of a kernel with instrumented kernels, profiled."""
 
+import contextlib
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -9,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from grader.arguments import Out
+from grader.checks.draws import bf16, floats
 from grader.client import Worker
 from grader.compare import Failure
 from grader.connection import Clock
@@ -18,6 +21,13 @@ from grader.manifest import Check
 CHECKS = Path(__file__).resolve().parents[1] / "checks"
 PATIENCE = 3.0
 """Deadlines are this much longer, since instrumented kernels are slower."""
+
+FIRST_SECONDS = 15.0
+"""For the launches of a kernel until one has come to its end: more takes only one that never does."""
+
+WIDE = (16, 2048)
+"""Rows of several elements a thread, in which it shows what a step of the loop along them reads. Checks that count
+work launch narrower ones."""
 
 NOTHING = Counters(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 """Of a launch whose outputs are empty: it is not made."""
@@ -39,6 +49,7 @@ class ProfilingWorker(Worker):
     def __init__(self, engine: Path, clock: Clock) -> None:
         super().__init__(engine, clock, emulated=True)
         self.launched: dict[str, Launched] = {}
+        self._endless: dict[str, str] = {}  # what was said of these kernels
 
     def launch(self, op: str, *arguments: Any) -> Any:
         """As Worker.launch, profiled and not checked."""
@@ -48,9 +59,35 @@ class ProfilingWorker(Worker):
         """As Worker.count, but without sites."""
         return self._profiled(op, arguments)[1]
 
+    def launch_wide(self, op: str) -> None:
+        """Launch a kernel that goes along rows on WIDE ones, if it came to its end on others."""
+        rng = np.random.default_rng(0)
+        arguments: dict[str, tuple[Any, ...]] = {
+            "rmsnorm_tree": (Out(WIDE), bf16(rng, *WIDE), bf16(rng, WIDE[1]), 1e-5),
+            "rmsnorm": (Out(WIDE), bf16(rng, *WIDE), bf16(rng, WIDE[1]), 1e-5),
+            "softmax": (Out(WIDE, np.float32), floats(rng, *WIDE)),
+            "argmax": (Out(WIDE[0], np.int32), floats(rng, *WIDE)),
+        }
+        if op in arguments and op in self.launched:
+            with contextlib.suppress(Failure):
+                self._profiled(op, arguments[op])
+
     def _profiled(self, op: str, arguments: tuple[Any, ...]) -> tuple[Any, Counters]:
-        with self._kernels.observing(counted=True, profiled=True) as seen:
-            outputs, _ = self._launch(op, arguments)
+        """What a launch returns, and what it did; a kernel that once did not come to its end is not launched again."""
+        if op in self._endless:
+            raise Failure("TIMEOUT", self._endless[op], {"case": op})
+        allowed = self._clock.call_seconds
+        if op not in self.launched:
+            self._clock.call_seconds = min(allowed, FIRST_SECONDS)
+        try:
+            with self._kernels.observing(counted=True, profiled=True) as seen:
+                outputs = self._interruptible(op, arguments)
+        except Failure as failure:
+            if failure.verdict == "TIMEOUT":
+                self._endless[op] = failure.message
+            raise
+        finally:
+            self._clock.call_seconds = allowed
         for name, profile in seen.profiles.items():
             known = self.launched.get(name)
             if not profile.sites:  # it is not written yet
@@ -59,19 +96,31 @@ class ProfilingWorker(Worker):
                 self.launched[name] = Launched(profile, self.last_call)
         return outputs, seen.kernels[-1].counters if seen.kernels else NOTHING
 
+    def _interruptible(self, op: str, arguments: tuple[Any, ...]) -> Any:
+        """What a launch returns; Ctrl-C ends the device at once, which would not answer before its kernel ends."""
+        try:
+            return self._launch(op, arguments)[0]
+        except KeyboardInterrupt:
+            self.end()
+            raise
+
 
 def _cost(profile: Profile) -> int:
     return sum(site.cost for site in profile.sites)
 
 
 class Rehearsal:
-    """Runs the checks of a stage on one worker; `failures` says how those ended that did not pass."""
+    """Runs the checks of a stage on one worker; `failures` says how those ended that did not pass.
 
-    def __init__(self, worker: ProfilingWorker, clock: Clock, stage: str) -> None:
+    `tell` gets the id of each check before it runs.
+    """
+
+    def __init__(self, worker: ProfilingWorker, clock: Clock, stage: str, tell: Callable[[str], None]) -> None:
         self.failures: dict[str, Failure] = {}
         self._worker = worker
         self._clock = clock
         self._functions = check_functions(stage)
+        self._tell = tell
 
     def counts_work(self, check: Check) -> bool:
         """Whether a check looks at what the emulator counts."""
@@ -84,6 +133,7 @@ class Rehearsal:
             wanted = inspect.signature(self._functions[check.id]).parameters
             if not wanted.keys() <= fixtures.keys():
                 continue
+            self._tell(check.id)
             self._clock.start(PATIENCE * check.deadline)
             try:
                 self._functions[check.id](**{name: fixtures[name] for name in wanted})

@@ -1,10 +1,14 @@
 """`python -m grader profile`: what it says of kernels, and the page that it writes. No kernel here is a solution."""
 
+import os
 import re
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +18,8 @@ from grader.checks.parallelism import expect_parallel
 from grader.cli import main
 from grader.connection import Clock
 from grader.counters import Profile, Site, WarpRequest
+from grader.profile import launches
+from grader.profile.launches import ProfilingWorker
 from grader.profile.lines import advice, busiest, lane_step, most_wasteful, totals, uncoalesced
 from grader.profile.page import page
 from grader.profile.pictures import bank_picture, sector_picture
@@ -36,6 +42,14 @@ extern "C" __global__ void matmul_naive(__nv_bfloat16* out, const __nv_bfloat16*
 extern "C" __global__ void matmul_tiled(__nv_bfloat16* out, const __nv_bfloat16* x, const __nv_bfloat16* w,
                                         int M, int N, int K) {
     NOT_IMPLEMENTED("s06.2");
+}
+"""
+CHUNKS = """extern "C" __global__ void softmax(float* out, const float* x, int num_rows, int num_columns) {
+    const int chunk = (num_columns + blockDim.x - 1) / blockDim.x, begin = threadIdx.x * chunk;
+    for (int i = begin; i < min(begin + chunk, num_columns); i++) {
+        const float value = x[blockIdx.x * num_columns + i];
+        out[blockIdx.x * num_columns + i] = value;
+    }
 }
 """
 LAUNCH = """
@@ -154,6 +168,50 @@ def test_nothing_to_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str], 
     assert code == 1
     assert told in out
     assert not (tmp_path / "page.html").exists()
+
+
+ENDLESS = "for (volatile int k = 0; k >= 0;) {}"
+
+
+def test_an_endless_kernel_is_launched_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched = []
+    launch = ProfilingWorker._launch
+
+    def counted(worker: ProfilingWorker, op: str, *arguments: Any) -> Any:
+        launched.append(op)
+        return launch(worker, op, *arguments)
+
+    monkeypatch.setattr(ProfilingWorker, "_launch", counted)
+    monkeypatch.setattr(launches, "FIRST_SECONDS", 0.5)
+    write_engine(tmp_path, ENDLESS)
+    code, out, _ = profile(capsys, tmp_path, "--stage", 0, "--html", tmp_path / "page.html")
+    assert (code, launched) == (1, ["vector_add"])
+    assert "vector_add: no launch came to its end (s00.1, TIMEOUT: vector_add did not return within 0.5 s" in out
+
+
+def test_ctrl_c_does_not_wait_for_an_endless_kernel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = ProfilingWorker._launch
+
+    def interrupted(*given: Any) -> Any:
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return launch(*given)
+
+    monkeypatch.setattr(ProfilingWorker, "_launch", interrupted)
+    write_engine(tmp_path, ENDLESS)
+    assert profile(capsys, tmp_path, "--stage", 0, "--html", tmp_path / "page.html") == (130, "", "")
+
+
+def test_rows_are_so_wide_that_the_stride_of_a_loop_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    engine = write_engine(tmp_path)
+    (engine / "kernels/softmax.cu").write_text(CHUNKS)
+    (engine / "launch.toml").write_text('[softmax]\nblock = [256]\ngrid = ["R"]\n')
+    _, out, _ = profile(capsys, tmp_path, "--stage", 5, "--html", tmp_path / "page.html")
+    assert "softmax(out[16, 2048] f32" in out
+    assert "neighbouring threads load addresses 32 bytes apart" in " ".join(out.split())
 
 
 @pytest.fixture(scope="module")
