@@ -6,6 +6,7 @@ marked for the device stays and is looked at, whatever it contains.
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,11 +14,23 @@ from grader.emulator import unsupported
 from grader.emulator.tokens import Token, closing_bracket
 
 _DEVICE = {"__global__", "__device__", "__constant__", "__shared__", "__managed__", "constexpr"}
-_NO_VARIABLES = {"typedef", "using", "struct", "class", "union", "enum", "static_assert", "extern", "namespace"}
-_HOST_LIBRARY = re.compile(
-    "malloc|calloc|realloc|free|s?rand(?:48)?|exit|abort|f(?:open|close|printf|flush|read|write|scanf)|stderr|stdout|cout|"
-    "cerr|endl|s?scanf|getenv|ato[fil]|strto\\w+|time|clock_gettime|gettimeofday|chrono|vector|string|ofstream|ifstream"
+_NO_VARIABLES = {
+    "typedef",
+    "using",
+    "struct",
+    "class",
+    "union",
+    "enum",
+    "static_assert",
+    "extern",
+    "namespace",
+    "template",
+}
+_HOST_CALLS = re.compile(
+    "malloc|calloc|realloc|free|s?rand(?:48)?|exit|abort|f(?:open|close|printf|flush|read|write|scanf)|s?scanf|getenv|"
+    "ato[fil]|strto\\w+|time|clock_gettime|gettimeofday|vector"
 )
+_HOST_STREAMS = {"stderr", "stdout", "cout", "cerr", "endl", "chrono", "ofstream", "ifstream"}
 
 
 class _Declaration(NamedTuple):
@@ -25,40 +38,53 @@ class _Declaration(NamedTuple):
     end: int
     """One past its last token."""
     name: str
-    """Of the function; empty when it is none."""
+    """Of the function or class; empty for anything else."""
 
 
-def host_ranges(tokens: Sequence[Token], macros: dict[str, str]) -> list[tuple[int, int]]:
-    """Ranges of tokens (begin, end) of functions and variables that only a host can use.
+def host_ranges(tokens: Sequence["Token"], macros: dict[str, str]) -> list[tuple[int, int]]:
+    """Ranges of tokens (begin, end) of functions, classes and variables that only a host can use.
 
     `macros`: what is defined, and as what. A function is the host's when it is main or, not marked for the device,
-    names something of the host's; then whatever names that function is, too.
+    names something of the host's; then whatever names that function is, too. So is a variable that nothing else names.
     """
     words = [token.text for token in tokens]
-    candidates = [part for part in _declarations(words, macros) if not _DEVICE & set(words[part.begin : part.end])]
-    host = {"main"}
-    known = 0
+    texts = {part: words[part.begin : part.end] for part in _declarations(words, macros)}
+    candidates = {part: text for part, text in texts.items() if not _DEVICE & set(text)}
+    bodies = {name: re.findall(r"\w+|::|<<<|\S", body) for name, body in macros.items()}
+    host, known = {"main"}, 0
     while known < len(host):
         known = len(host)
-        host |= {name for name, body in macros.items() if _is_host(re.findall(r"\w+|::|<<<|\W", body), host)}
-        host |= {part.name for part in candidates if part.name and _is_host(words[part.begin : part.end], host)}
-    return [
-        (part.begin, part.end)
-        for part in candidates
-        if (part.name in host if part.name else _has_host_type(words[part.begin : part.end]))
-    ]
+        host |= {name for name, body in bodies.items() if _is_host(body, host)}
+        host |= {part.name for part, text in candidates.items() if part.name and _is_host(text, host)}
+    left_out = {part for part, text in candidates.items() if part.name in host or _has_host_type(text)}
+    mentions = Counter(itertools.chain(*bodies.values(), *(texts[part] for part in texts.keys() - left_out)))
+    left_out |= {part for part in candidates.keys() - left_out if _is_unused(texts[part], mentions, macros)}
+    return sorted((part.begin, part.end) for part in left_out)
 
 
 def _is_host(words: Sequence[str], host: set[str]) -> bool:
+    is_class = words[:1] in (["struct"], ["class"])
     return any(
-        word in host or _HOST_LIBRARY.fullmatch(word) or unsupported.name(word, following)
+        word in host
+        or (unsupported.is_host(word) if is_class else unsupported.name(word, following))
+        or (not is_class and (word in _HOST_STREAMS or (following in ("(", "<") and _HOST_CALLS.fullmatch(word))))
         for word, following in itertools.pairwise([*words, ""])
     )
 
 
 def _has_host_type(words: Sequence[str]) -> bool:
     """Whether this declares a variable of a type that only CUDA's libraries for the host have."""
-    return words[0] not in _NO_VARIABLES and any(unsupported.is_host(word) for word in words)
+    return words[0] not in _NO_VARIABLES and words[-1] == ";" and any(unsupported.is_host(word) for word in words)
+
+
+def _is_unused(words: Sequence[str], mentions: Counter[str], macros: dict[str, str]) -> bool:
+    """Whether this declares variables, none of which is named anywhere else."""
+    declared = [name for name, after in itertools.pairwise(words) if after in (",", ";", "=", "[", "(", "{")]
+    names = [name for name in declared if name.isidentifier()]
+    is_plain = words[-1] == ";" and not _NO_VARIABLES & set(words) and not any(map(unsupported.name, words, words[1:]))
+    return (
+        bool(names) and is_plain and all(mentions[name] == words.count(name) and name not in macros for name in names)
+    )
 
 
 def _declarations(words: Sequence[str], macros: dict[str, str]) -> Iterator[_Declaration]:
@@ -81,7 +107,8 @@ def _declarations(words: Sequence[str], macros: dict[str, str]) -> Iterator[_Dec
         is_value |= word == "="
         if end:
             is_function = word == "{" and i > opening
-            yield _Declaration(begin, end, name if is_function else "")
+            is_class = words[begin] in ("struct", "class") and word == ";"
+            yield _Declaration(begin, end, name if is_function else words[begin + 1] if is_class else "")
             begin, name, is_value = end, "", False
         i += 1
 

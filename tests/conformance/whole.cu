@@ -1,5 +1,7 @@
 // A whole program: nvcc and the emulator take its kernels from it, and leave out what is for the host.
 #include <cooperative_groups.h>
+#include <cuComplex.h>
+#include <cuda_profiler_api.h>
 #include <cuda_runtime.h>
 
 #include <cstdlib>
@@ -21,6 +23,15 @@
 namespace cg = cooperative_groups;
 
 static cudaStream_t stream;
+float *input, *output;
+dim3 num_blocks(2), num_threads(32);
+int table[3] = {1, 2, 3};
+
+struct Timer {
+    cudaEvent_t begin;
+    Timer() { cudaEventCreate(&begin); }
+    void start() { cudaEventRecord(begin, stream); }
+};
 
 DEVICE_FUNCTION float doubled(float x) {
     return 2 * x;
@@ -69,6 +80,16 @@ extern "C" __global__ void normal_values(double* out, const double* x, int n) {
 ELEMENTWISE_OF_BOTH(larger, max(a, b))
 ELEMENTWISE_OF_BOTH(add, a + b)
 
+extern "C" __global__ void steps_to_escape(int* out, const cuFloatComplex* c, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    cuComplex z = make_cuComplex(0, 0);
+    int steps = 0;
+    while (steps < 50 && cuCabsf(z) < 2) z = cuCaddf(cuCmulf(z, z), c[i]), steps++;
+    out[i] =
+        steps + static_cast<int>(cuCreal(cuCdiv(make_cuDoubleComplex(8, 8), make_cuDoubleComplex(2, 2))));
+}
+
 float* on_device(const std::vector<float>& values) {
     float* copy;
     CHECK(cudaMalloc(&copy, values.size() * sizeof(float)));
@@ -79,10 +100,12 @@ float* on_device(const std::vector<float>& values) {
 int main() {
     const auto values = drawn<float>(100);
     float* x = on_device(values);
+    Timer timer;
+    timer.start();
 #ifdef TWICE
     double_in_grid<<<2, 32>>>(x, 100);
 #endif
-    double_in_grid<<<2, 32>>>(x, 100);
+    double_in_grid<<<num_blocks, num_threads, 0, stream>>>(x, 100);
     CHECK(cudaDeviceSynchronize());
     std::cout << "done" << std::endl;
     return 0;

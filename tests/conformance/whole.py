@@ -33,3 +33,14 @@ def larger_float(rng: np.random.Generator) -> Launch:
 def add_int(rng: np.random.Generator) -> Launch:
     x, y = rng.integers(-50, 50, (2, 50), dtype=np.int32)
     return Launch([blank(50), x, y, np.int32(50)], [x + y])
+
+
+@table.case(grid=2, block=32)
+def steps_to_escape(rng: np.random.Generator) -> Launch:
+    c = rng.integers(-16, 8, (50, 2)).astype(np.float32) / 8
+    z, steps = np.zeros(50, np.complex128), np.zeros(50, np.int32)
+    for _ in range(50):
+        inside = np.abs(z) < 2
+        z = np.where(inside, z * z + c[:, 0] + 1j * c[:, 1], z)
+        steps += inside
+    return Launch([blank(50), c, np.int32(50)], [steps + np.int32(4)])

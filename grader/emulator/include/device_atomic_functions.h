@@ -1,0 +1,2 @@
+// Part of cuda_runtime.h, which every source has.
+#pragma once
