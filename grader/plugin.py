@@ -286,6 +286,8 @@ class GradingPlugin:
         """What became of a check that ran; None when it passed."""
         problem = self._problem
         if problem is None and self._completed:
+            if printed := self._bench.printed():
+                self._notes["log"] = printed
             self._bench.end_check()
             return None
         if isinstance(problem, Failure):

@@ -53,6 +53,7 @@ def summary(results: Result, stages: Mapping[str, Stage]) -> Iterator[Renderable
             yield from stage_failures(stage, earlier[0] if earlier else None)
     yield from untried(results)
     yield from remarks(results)
+    yield from outputs(results)
     yield from (Text(""), points_table(results))
     yield from conclusion(results, stages)
 
@@ -215,6 +216,20 @@ def remarks(results: Result) -> Iterator[RenderableType]:
                 table.add_row(f"  {check['id']}", Text(clean_line(remark)))
     if table.row_count:
         yield from (Text.assemble("\n", ("Remarks", "bold"), ", which cost no points"), table)
+
+
+def outputs(results: Result) -> Iterator[RenderableType]:
+    """What a check that passed printed; of several checks only which ones printed something."""
+    checks = [check for stage in results["stages"] for check in stage["checks"]]
+    for stage in results["stages"]:
+        printed = [c for c in stage["checks"] if c["verdict"] == "PASSED" and c["evidence"].get("log")]
+        if not printed:
+            continue
+        if len(checks) == 1:
+            yield Text(f"\n{printed[0]['id']} printed\n{first_lines(clean(printed[0]['evidence']['log'], 16_000))}")
+        else:
+            shown = f"{clean_line(printed[0]['repro'])} shows it."
+            yield Text(f"\nYour code printed something in {ids(printed)}: {shown}")
 
 
 def next_step(check: Result, submission: str) -> str:

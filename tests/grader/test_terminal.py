@@ -209,6 +209,15 @@ def test_of_an_output_that_was_not_kept_whole_all_lines_are_counted() -> None:
     assert "          row 23\n          … 1,206 more lines\n" in text
 
 
+def test_what_passing_checks_printed_is_shown_of_one_and_named_of_several() -> None:
+    printed = [record(check_id, log=HOSTILE) for check_id in ("s05.1", "s05.3")]
+    told = "\nYour code printed something in s05.1 and s05.3: make grade CHECK=s05.1 SEED=7 shows it.\n"
+    assert told in shown(*printed)
+    text = shown(printed[0], plan=[(SOFTMAX, SOFTMAX.checks[:1])])
+    assert "\ns05.1 printed\n[red]x[/red]" in text
+    assert "\x1b" not in text
+
+
 def test_a_line_that_is_printed_again_and_again_is_shown_once() -> None:
     text = shown(record("s05.1", "CRASHED", "no.", log="thread 0\n" * 32 + "end"))
     assert "  output  thread 0 … (32 times)\n          end\n" in text
