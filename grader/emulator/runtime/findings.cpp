@@ -75,7 +75,7 @@ Report* Checker::report(Verdict verdict, bool is_error, const Place& access) {
             return nullptr;
         }
     }
-    if (checks.num_reports == MAX_REPORTS) return nullptr;
+    if (checks.num_reports >= (is_error ? MAX_REPORTS : MAX_REMARKS)) return nullptr;
     Report& found = checks.reports[checks.num_reports++];
     found = {};
     found.verdict = verdict;
