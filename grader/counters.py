@@ -1,6 +1,6 @@
 """What the emulator counted in one launch."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ class WarpRequest:
     array: str
     element: int
     origin: int
-    offsets: tuple[int | None, ...]
+    offsets: Sequence[int | None]
 
 
 @dataclass(frozen=True)
