@@ -100,7 +100,7 @@ def _declarations(words: Sequence[str], macros: dict[str, str]) -> Iterator[_Dec
             is_call = opening == begin + 1 and words[begin] in macros  # of a macro, alone
             end = i + 1 if is_call and words[i + 1 : i + 2] != [";"] else 0
         elif word == "{":
-            is_body = words[opening - 1] in (")", "const", "noexcept") and not is_value
+            is_body = name and not is_value and words[i + 1 : i + 2] not in (["{"], [","])  # else of a member's value
             end = i + 1 if is_body or i == opening else 0
         elif word in (";", "}"):
             end = i + 1

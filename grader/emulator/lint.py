@@ -44,7 +44,7 @@ _ATTRIBUTES = re.compile(
 )
 _PRAGMAS = re.compile(
     r"#\s*pragma\s+(?:once|(?:no)?unroll|GCC\s+(?:unroll|ivdep|diagnostic)|clang\s+(?:loop|diagnostic)|nv_\w+|"
-    r"hd_warning_disable|diag_\w+|(?:end)?region|message|pack|STDC)\b"
+    r"hd_warning_disable|omp|diag_\w+|(?:end)?region|message|pack|STDC)\b"
 )
 _BUILTINS = re.compile(
     r"__builtin_(?:expect\w*|assume\w*|unreachable|prefetch|popcount\w*|(?:cl|ct)z\w*|ffs\w*|parity\w*|bswap\w+|"

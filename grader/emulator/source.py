@@ -84,11 +84,11 @@ class _Rewriter:
         return Rewritten(self._edited(), self.kernels, tuple(self.constants))
 
     def _leave_out_host_code(self) -> None:
-        """Blank what only a host can use, but no directive in it."""
+        """Blank what only a host can use, but no #if in it."""
         macros = {match[1]: match[2] for token in self.directives if (match := _DEFINE.match(token.text))}
         for begin, end in reversed(host_ranges(self.tokens, macros)):
             start, stop = self.tokens[begin].start, self.tokens[end - 1].end
-            inside = [token for token in self.directives if start < token.start < stop]
+            inside = [t for t in self.directives if start < t.start < stop and not re.match(r"\s*#\s*pragma\b", t.text)]
             starts = [start, *(token.end for token in inside)]
             stops = [*(token.start for token in inside), stop]
             for a, b in zip(starts, stops, strict=True):

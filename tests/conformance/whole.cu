@@ -39,6 +39,7 @@ DEVICE_FUNCTION float doubled(float x) {
 
 // A function of the host that names nothing of the host's.
 void double_all(float* x, int n) {
+#pragma omp parallel for
     for (int i = 0; i < n; i++) x[i] = 2 * x[i];
 }
 
