@@ -8,7 +8,7 @@ import contextlib
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,10 @@ from grader.observation import Observed
 from grader.process import Child
 
 START_SECONDS = 90.0
+LATE_SECONDS = 3.0
+"""For a launch on the emulator of a kernel that was not in time before: it is compiled, and most likely endless."""
+
+LOOK_FOR_LOOP = "look for a loop that does not end (its step, its bound, the type of its counter)"
 
 
 class WorkerFault(Exception):
@@ -31,12 +35,15 @@ class WorkerFault(Exception):
 class Clock:
     """The deadlines of the running check: for the whole of it, and for each call a third of that. In seconds.
 
-    `last_call` is the text of the check's last call, for evidence.
+    A kernel that was not in time once has less of it from then on. `last_call` is the text of the check's last call,
+    for evidence.
     """
 
     call_seconds: float = 60.0
     deadline: float = float("inf")
     last_call: str = ""
+    late: set[str] = field(default_factory=set)
+    """The kernels that did not return in time."""
 
     def start(self, check_seconds: float) -> None:
         """A check begins."""
@@ -45,17 +52,24 @@ class Clock:
         self.deadline = time.monotonic() + check_seconds
 
     def call_deadline(self) -> float:
-        return min(self.deadline, time.monotonic() + self.call_seconds)
+        return min(self.deadline, time.monotonic() + self._seconds())
 
-    def timeout(self) -> Failure:
-        name = self.last_call.partition("(")[0]
+    def timeout(self, *, emulated: bool, launched: bool) -> Failure:
+        """The failure of the last call, of a kernel if `launched`, which had no end in time."""
+        name, seconds = self._name(), self._seconds()
         if time.monotonic() >= self.deadline:
             return Failure("TIMEOUT", f"The check took too long; it was ended during {name}.")
-        message = (
-            f"{name} did not return within {self.call_seconds:.2g} s: "
-            "look for a loop that does not end, or a barrier that some threads never reach."
-        )
-        return Failure("TIMEOUT", message)
+        if emulated and launched:
+            self.late.add(name)
+        barrier = "" if emulated else ", or a barrier that some threads never reach"
+        return Failure("TIMEOUT", f"{name} did not return within {seconds:.2g} s: {LOOK_FOR_LOOP}{barrier}.")
+
+    def _name(self) -> str:
+        return self.last_call.partition("(")[0]
+
+    def _seconds(self) -> float:
+        """For the last call."""
+        return min(self.call_seconds, LATE_SECONDS) if self._name() in self.late else self.call_seconds
 
 
 class Connection:
@@ -78,7 +92,8 @@ class Connection:
             deadline = self._clock.call_deadline()
             answer, payload = child.exchange(header, request.payload, request.size + limit, deadline)
         except TimeoutError:
-            raise self._ended(self._clock.timeout()) from None
+            launched = header["verb"] == "launch"
+            raise self._ended(self._clock.timeout(emulated=self._emulated, launched=launched)) from None
         except ProtocolError as error:
             raise self.malformed(str(error)) from None
         except (EOFError, OSError):
