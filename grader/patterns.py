@@ -217,13 +217,15 @@ def _very_close(comparison: Comparison) -> str | None:
 
 
 def _close(comparison: Comparison, most: float = 16) -> str | None:
+    if comparison.wrong.size < FEWEST:
+        return None
     with np.errstate(all="ignore"):
         ratio = float(np.max(comparison.error[comparison.wrong] / comparison.allowed[comparison.wrong]))
     if not ratio <= most:
         return None
     return (
-        f"The values are close, at most {ratio:.1f} times the allowed error away: "
-        "accumulate in float32 and round once, when you store."
+        f"The values are close, at most {ratio:.1f} times the allowed error away. Often a sum is not accumulated in "
+        "float32, or a value is rounded before it is stored; or a small constant (eps, a scale) is a little off."
     )
 
 

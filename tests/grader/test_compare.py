@@ -289,6 +289,11 @@ def test_few_or_equal_values_get_no_far_fetched_hint(shape: tuple[int, ...]) -> 
     assert hint_of(np.full(shape, 5.0), np.full(shape, 2.0)) == "None"
 
 
+def test_that_one_of_three_values_is_close_says_nothing() -> None:
+    want = np.array([[1.0], [2.0], [3.0]])
+    assert "close" not in hint_of(want + np.array([[2e-3], [0], [0]]), want)
+
+
 # Rows
 
 
