@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 
 COMPILE_SECONDS = 60
+"""Of processor time."""
+WAITING_SECONDS = 300
+"""On the clock: a busy machine is no fault of the source."""
 MAX_MEMORY = 4 << 30
 
 
