@@ -56,7 +56,7 @@ def test_unfinished_source_and_wrong_kernels_are_told_plainly(cache: Path) -> No
         build('extern "C" __global__ int f(int* out) { return *out; }')
     for text in ("extern", "__global__", '"C', "__shared__", "{ __device__", "f(", "__launch_bounds__(", "/*", "#"):
         with pytest.raises((CompileError, SourceError)):
-            build(f"{text}\nint x = y;")
+            build(f"{text}\n__device__ int x = y;")
 
 
 @pytest.mark.parametrize(
