@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from grader.emulator.arena import Arena
+from grader.emulator.declarations import dynamic_array, static_array
 from grader.emulator.native import Launch, LoadedModule, Place, Pointer, Report
+from grader.emulator.report_texts import DYNAMIC, FAR_OFF, NO_DEVICE_MEMORY, depth, message
 from grader.emulator.source import line_of
 from grader.emulator.toolchain import is_guard
 
@@ -20,17 +22,10 @@ VERDICT_ORDER = ("OUT_OF_BOUNDS", "MISALIGNED_ACCESS", "BARRIER_DIVERGENCE", "DA
 GLOBAL, STATIC_SHARED, DYNAMIC_SHARED, ELSEWHERE = range(4)
 KINDS = ("load", "store", "load", "store", "atomic", "atomic")
 NOBODY = -2
-DOES = {"load": "reads", "store": "writes", "atomic": "changes (atomically)", "": "uses"}
 MAX_STRAY = 16 << 30
 """So many bytes from a pointer an address may be that was made of it: an index of 32 bits goes no further."""
-NO_DEVICE_MEMORY = "no pointer to the device's memory"
-FAR_OFF = "far from all arrays"
-ADVICE = {
-    "null pointer": "Pass an array, or test the pointer before you use it.",
-    "was freed": "Keep the array until the kernel has run: Python frees an array as soon as no variable refers to it.",
-    FAR_OFF: "Does the index fit into 32 bits? Compute it as long long, and compare it with the size.",
-    NO_DEVICE_MEMORY: "Copy the array to the device, and pass the pointer to it there.",
-}
+NULL_PAGES = 1 << 20
+"""An address below can only be made of a null pointer."""
 
 
 class Memory:
@@ -75,18 +70,29 @@ class Memory:
         places = {symbol: place for symbol, place in variables.items() if not is_guard(symbol)}
         for symbol, (begin, size) in places.items():
             if begin <= offset < begin + size:
-                return f"shared {variable_name(symbol)}[{(offset - begin) // size_of_access}]", ""
+                return f"shared {self._element(variable_name(symbol), size, offset - begin, size_of_access)}", ""
         if not places:
             return "shared memory", "this kernel has no shared variables"
         nearest = min(places, key=lambda symbol: _distance(offset, *places[symbol]))
         begin, size = places[nearest]
-        return f"shared {variable_name(nearest)}", _outside(offset, begin, size, f"shared {variable_name(nearest)}", 1)
+        name = variable_name(nearest)
+        array = static_array(self.module.source, self.kernel, name, size)
+        return f"shared {name}", _outside(offset, begin, size, f"shared {name}", array.element if array else 1)
 
     def _dynamic_shared(self, offset: int, size: int) -> tuple[str, str]:
         offset = _signed(offset)
-        name = f"byte {offset} of dynamic shared memory"
+        array = dynamic_array(self.module.source, self.kernel)
+        element = array.indexed(offset) if array else ""
+        name = f"shared {element}" if element else f"byte {offset} of dynamic shared memory"
         inside = 0 <= offset <= self._dynamic_bytes - size
-        return name, "" if inside else f"of which the launch gives {self._dynamic_bytes:,} bytes"
+        return name, "" if inside else f"but the launch gives {self._dynamic_bytes:,} bytes {DYNAMIC}"
+
+    def _element(self, name: str, size: int, offset: int, size_of_access: int) -> str:
+        """What is at a byte of a static shared variable; as the source declares it, or else in units of the access."""
+        array = static_array(self.module.source, self.kernel, name, size)
+        if size == size_of_access and array is None:
+            return name
+        return (array.indexed(offset) if array else "") or f"{name}[{offset // size_of_access}]"
 
     def _global(self, address: int, size_of_access: int) -> tuple[str, str]:
         named = [(begin, size, name, element) for name, element, begin, size in self._named()]
@@ -110,6 +116,8 @@ class Memory:
         name, element, pointer = min(
             self._arguments, key=lambda argument: abs(address - argument[2]), default=("", 1, address - MAX_STRAY)
         )
+        if pointer != 0 and address < NULL_PAGES:
+            return f"address {address:#x}", "a null pointer"
         if abs(address - pointer) >= MAX_STRAY:
             return f"address {address:#x}", NO_DEVICE_MEMORY
         what = f"{name}[{(address - pointer) // element}]"
@@ -155,7 +163,14 @@ def readable(report: Report, memory: Memory) -> dict[str, Any]:
         "other": other,
         "address": name,
     }
-    found["message"] = _message(found, outside, text, report)
+    if (
+        verdict == "BARRIER_DIVERGENCE"
+        and other
+        and other["line"]
+        and depth(memory.module.source, other) > depth(memory.module.source, access)
+    ):
+        found |= {"access": other, "other": access}  # the one in the condition is the wrong one
+    found["message"] = message(found, outside, text, report.bytes, memory.module.source)
     return found
 
 
@@ -170,66 +185,6 @@ def merged(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
         else:
             kept[key] = report
     return sorted(kept.values(), key=lambda report: (not report["is_error"], VERDICT_ORDER.index(report["verdict"])))
-
-
-def _message(found: dict[str, Any], outside: str, text: str, report: Report) -> str:
-    access, other, name = found["access"], found["other"], found["address"]
-    where = f"{access['file']}:{access['line']}"
-    who = f"thread {_triple(access['thread'])} of block {_triple(access['block'])}"
-    does = DOES[access["kind"]]
-    if found["verdict"] == "OUT_OF_BOUNDS":
-        what = f"uses {text}" if text else f"{does} {name}, {outside}" if outside else f"{does} {name}"
-        return f"{where}: {who} {what}. {_bounds_advice(outside)}"
-    if found["verdict"] == "MISALIGNED_ACCESS":
-        return (
-            f"{where}: {who} {does} {report.bytes} bytes at {name}, which is no multiple of {report.bytes} bytes. "
-            "A vector must begin at a multiple of its size: use single elements where the address may be any."
-        )
-    if found["verdict"] == "UNINITIALISED_READ":
-        return f"{where}: {who} {does} {name}, which nobody has written. Write all of it first, the tail too."
-    if found["verdict"] == "DATA_RACE":
-        return f"{where}: {who} {does} {name}, which {_race(access, other)}"
-    return f"{where}: {who}: {text}{_counterpart(other)}. {_barrier_advice(found, text)}"
-
-
-def _counterpart(other: dict[str, Any] | None) -> str:
-    """Who waits elsewhere, or has returned and is in no line any more."""
-    if other is None:
-        return ""
-    thread = f"thread {_triple(other['thread'])}"
-    return f", at which {thread} waits" if other["line"] else f", for example {thread}"
-
-
-def _bounds_advice(outside: str) -> str:
-    for sign, advice in ADVICE.items():
-        if sign in outside:
-            return advice
-    return "Compare the index with the size before you use it."
-
-
-def _race(access: dict[str, Any], other: dict[str, Any]) -> str:
-    """What another thread does to the same element, and the cure."""
-    who, does = f"thread {_triple(other['thread'])}", DOES[other["kind"]]
-    line = f"in line {other['line']}"
-    if access["block"] != other["block"]:
-        return (
-            f"{who} of block {_triple(other['block'])} {does} {line}. Blocks run in any order: let one block alone "
-            "use the element, or use an atomic function."
-        )
-    cure = "put __syncthreads() between the two"
-    if access["line"] == other["line"]:
-        cure += ", or use an atomic function when many threads change one element"
-    return f"{who} of the same block {does} {line}, with no barrier in between: {cure}."
-
-
-def _barrier_advice(found: dict[str, Any], text: str) -> str:
-    if "does not have" in text:
-        return "It works on today's GPUs; to be safe, name only lanes that there are."
-    if "lane" in text or "_sync " in text:
-        return "All lanes that a mask names must call the function together: call it before the lanes part."
-    if not found["is_error"]:
-        return "It works on today's GPUs; to be safe, let threads skip the work, but not the barrier."
-    return "All threads of a block must reach the same barrier: move it out of the condition or the loop."
 
 
 def _place(place: Place, memory: Memory) -> dict[str, Any]:
@@ -272,10 +227,6 @@ def _distance(address: int, begin: int, size: int) -> int:
 
 def _signed(offset: int) -> int:
     return offset - 2**64 if offset >= 2**63 else offset
-
-
-def _triple(index: list[int]) -> str:
-    return f"({','.join(map(str, index))})"
 
 
 def variable_name(symbol: str) -> str:

@@ -14,11 +14,11 @@ BUGS = load_bugs()
 REPORTED = [bug for bug in BUGS if bug.verdict]
 DIFFERENT = [bug for bug in BUGS if bug.differs]
 ADVICE = {
-    "OUT_OF_BOUNDS": r"Compare the index|Pass an array|Keep the array|Copy the array|Compute it as long long",
+    "OUT_OF_BOUNDS": r"Compare the index|Set `shared`|Pass an array|(Keep|Copy) the array|Compute it as long long",
     "MISALIGNED_ACCESS": r"use single elements",
-    "DATA_RACE": r"put __syncthreads|let one block alone",
+    "DATA_RACE": r"__syncthreads\(\)|let one (block|thread) alone|use an atomic function",
     "UNINITIALISED_READ": r"Write all of it",
-    "BARRIER_DIVERGENCE": r"move it out of the condition|call it before|skip the work|name only lanes",
+    "BARRIER_DIVERGENCE": r"out of the condition|call it before|skip the work|name only lanes|multiple of 32",
 }
 """What to do about it."""
 

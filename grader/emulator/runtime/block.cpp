@@ -236,6 +236,7 @@ void Block::open_barrier() {
     num_barriers_++;
     if (launch_->checks != nullptr) {
         if (alive_ < num_threads_) check_returned();
+        if (are_barriers_mixed_) report_mixed_barriers();
         checker.open_barrier();
     }
     if (launch_->counters != nullptr) {

@@ -105,13 +105,14 @@ class Block {
     static void combine(const Meeting& meeting, Thread* lanes);
     [[noreturn]] void fail_deadlocked(int line);
     [[noreturn]] void fail_outside_mask(unsigned mask, int line);
-    [[noreturn]] void fail_to_synchronise(const char* what);
+    [[noreturn]] void fail_to_synchronise(const char* what, unsigned thread);
     // Synchronisation that does not reach all whom it names, of checked launches.
     void check_barrier(int line);
     void check_returned();
     void check_meeting(const Meeting& meeting, unsigned warp);
     void check_sources(const Meeting& meeting, unsigned warp);
-    void check_failure(const char* what);
+    void check_failure(const char* what, unsigned thread);
+    __attribute__((noinline)) void report_mixed_barriers();
 
     Launch* launch_ = nullptr;
     FiberPool pool_;
@@ -128,6 +129,7 @@ class Block {
     Votes votes_{};         // of the last barrier
     int barrier_line_ = 0;  // of the thread that came first
     unsigned barrier_thread_ = 0;
+    bool are_barriers_mixed_ = false;  // of checked launches: threads came from several lines
     uint64_t num_barriers_ = 0, num_shuffles_ = 0;
     std::unique_ptr<Recorder> recorder_;  // of counted launches
     unsigned numbered_[3] = {0, 0, 0};    // the extent of which index_ is

@@ -197,6 +197,10 @@ void Block::fail_deadlocked(int line) {
         where += " in line " + std::to_string(threads_[t].line);
         groups.try_emplace(where, 0, t).first->second.first++;
     }
+    unsigned culprit = current_;  // who waits for its warp: elsewhere, and not for the whole block
+    for (const auto& [where, group] : groups) {
+        if (where.compare(0, 13, "__syncthreads") != 0) culprit = group.second;
+    }
     std::string text = "deadlock, no thread can go on:";
     for (const auto& [where, group] : groups) {
         const uint3 first = index_[group.second];
@@ -206,17 +210,17 @@ void Block::fail_deadlocked(int line) {
         text += row;
     }
     text += " " + std::to_string(num_threads_ - alive_) + " have returned";
-    fail_to_synchronise(text.c_str());
+    fail_to_synchronise(text.c_str(), culprit);
 }
 
 void Block::fail_outside_mask(unsigned mask, int line) {
     char text[100];
     snprintf(text, sizeof text, "line %d: the mask %#x does not name the lane that calls", line, mask);
-    fail_to_synchronise(text);
+    fail_to_synchronise(text, current_);
 }
 
-void Block::fail_to_synchronise(const char* what) {
-    if (launch_->checks != nullptr) check_failure(what);
+void Block::fail_to_synchronise(const char* what, unsigned thread) {
+    if (launch_->checks != nullptr) check_failure(what, thread);
     fail(LAUNCH_FAILED, what);
 }
 

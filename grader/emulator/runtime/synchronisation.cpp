@@ -1,5 +1,7 @@
 // What a checked launch asks at its barriers, fences and warp collectives: does everybody take part?
 #include <cstdio>
+#include <map>
+#include <string>
 
 #include "checker.h"
 
@@ -18,6 +20,10 @@ void describe(Report* report, const Place& other, const char* text) {
 
 unsigned count(unsigned lanes) {
     return static_cast<unsigned>(__builtin_popcount(lanes));
+}
+
+std::string waiting(unsigned count) {
+    return std::to_string(count) + (count == 1 ? " thread waits" : " threads wait");
 }
 
 }  // namespace
@@ -42,15 +48,36 @@ Place Block::place(unsigned thread, int line) const {
 
 // The running thread comes to a barrier, which must be the one at which the others are.
 void Block::check_barrier(int line) {
+    threads_[current_].line = line;
     if (arrived_ == 0) {
         barrier_line_ = line;
         barrier_thread_ = current_;
-    } else if (line != barrier_line_) {
-        char text[200];
-        snprintf(text, sizeof text, "the barrier in line %d meets the one in line %d", line, barrier_line_);
-        Report* found = checker.report(BARRIER_DIVERGENCE, true, place(current_, line));
-        describe(found, place(barrier_thread_, barrier_line_), text);
+        are_barriers_mixed_ = false;
+    } else {
+        are_barriers_mixed_ |= line != barrier_line_;
     }
+}
+
+// All threads wait at a barrier, not all at the same.
+void Block::report_mixed_barriers() {
+    // Of each line how many wait there, and the first of them.
+    std::map<int, std::pair<unsigned, unsigned>> groups;
+    for (unsigned t = 0; t < num_threads_; t++) {
+        if (warps_[t / WARP].alive >> t % WARP & 1) {
+            groups.try_emplace(threads_[t].line, 0, t).first->second.first++;
+        }
+    }
+    std::string text;
+    for (const auto& [line, group] : groups) {
+        const uint3 first = index_[group.second];
+        char row[120];
+        snprintf(row, sizeof row, " at the barrier in line %d, the first is thread (%u,%u,%u)", line, first.x,
+                 first.y, first.z);
+        text += (text.empty() ? "" : "; ") + waiting(group.first) + row;
+    }
+    const auto first = groups.begin(), second = std::next(first);
+    describe(checker.report(BARRIER_DIVERGENCE, true, place(first->second.second, first->first)),
+             place(second->second.second, second->first), text.c_str());
 }
 
 // A barrier opens, and threads have returned without it: an error when they did work before.
@@ -60,8 +87,8 @@ void Block::check_returned() {
         for (unsigned t = 0; t < num_threads_; t++) {
             if ((warps_[t / WARP].alive >> t % WARP & 1) || checker.worked(t) != worked) continue;
             char text[200];
-            snprintf(text, sizeof text, "%u threads wait at this barrier, %u have returned without it",
-                     alive_, num_returned);
+            snprintf(text, sizeof text, "%s at this barrier, %u have returned without it",
+                     waiting(alive_).c_str(), num_returned);
             describe(checker.report(BARRIER_DIVERGENCE, worked, place(barrier_thread_, barrier_line_)),
                      place(t, 0), text);
             return;
@@ -93,17 +120,20 @@ void Block::check_sources(const Meeting& meeting, unsigned warp) {
         const unsigned thread = warp * WARP + static_cast<unsigned>(__builtin_ctz(rest));
         const unsigned source = static_cast<unsigned>(threads_[thread].source_lane) % WARP;
         if (meeting.arrived >> source & 1) continue;
+        const bool is_missing = warp * WARP + source >= num_threads_;
+        const std::string why = is_missing ? "this warp does not have, since the block has " +
+                                                 std::to_string(num_threads_) + " threads"
+                                           : "takes no part";
         char text[200];
-        snprintf(text, sizeof text, "lane %u reads the value of lane %u, which takes no part", thread % WARP,
-                 source);
+        snprintf(text, sizeof text, "lane %u reads the value of lane %u, which %s", thread % WARP, source,
+                 why.c_str());
         describe(checker.report(BARRIER_DIVERGENCE, true, place(thread, threads_[thread].line)), nobody,
                  text);
     }
 }
 
-void Block::check_failure(const char* what) {
-    describe(checker.report(BARRIER_DIVERGENCE, true, place(current_, threads_[current_].line)), nobody,
-             what);
+void Block::check_failure(const char* what, unsigned thread) {
+    describe(checker.report(BARRIER_DIVERGENCE, true, place(thread, threads_[thread].line)), nobody, what);
 }
 
 }  // namespace pagedlab
