@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from grader import VERSION, UsageError, release
-from grader.device import NothingToGradeOn, choose_device
+from grader.device import NothingToGradeOn, choose_device, has_compiled
 from grader.engine import EngineError
 from grader.manifest import Check, Manifest, Stage
 from grader.model import DEFAULT_MODEL, GRADED_MODEL, find_model
@@ -154,7 +154,8 @@ def run_grade(options: argparse.Namespace) -> int:
         device = choose_device(options.device)
         why = f" ({device.reason})" if device.reason else ""
         model = "" if options.model == GRADED_MODEL else f", with the model {options.model}"
-        terminal.start(plan, f"PagedLab {VERSION} grades {submission} on the {device.name}{why}{model}")
+        first = "" if has_compiled() else "; the first check takes up to a minute: the emulator is built, once"
+        terminal.start(plan, f"PagedLab {VERSION} grades {submission} on the {device.name}{why}{model}{first}")
         outcome = grade(submission, manifest, plan, device, options.seed, terminal, options.model)
     finally:
         terminal.stop()

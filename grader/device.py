@@ -45,6 +45,11 @@ def choose_device(asked: str) -> GradedDevice:
     return GradedDevice("cpu", "emulator", asked, reason)
 
 
+def has_compiled() -> bool:
+    """Whether the emulator has compiled a kernel on this machine before; the first takes long."""
+    return any(toolchain.CACHE.glob("module-*.so"))
+
+
 def probe_gpu() -> tuple[str, str]:
     """(name of the GPU, "") or ("", why there is none); asked in a process of its own, since drivers crash and hang."""
     if importlib.util.find_spec("pycuda") is None:

@@ -15,7 +15,7 @@ import pytest
 import grader.grading
 from grader import KIT
 from grader.cli import main
-from grader.device import probe_gpu
+from grader.device import has_compiled, probe_gpu
 from grader.manifest import load_manifest
 from grader.plugin import collection_error
 from tests.grader.submissions import COPY, write_engine
@@ -253,3 +253,10 @@ def test_a_fault_of_the_grader_is_3_and_a_file(
 def test_checks_must_be_the_manifests(expected: Sequence[str], found: Sequence[str], told: str) -> None:
     assert told in str(collection_error(expected, found))
     assert collection_error(expected, expected) is None
+
+
+def test_an_emulator_that_compiled_before_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grader.emulator.toolchain.CACHE", tmp_path)
+    assert not has_compiled()
+    (tmp_path / "module-0.so").touch()
+    assert has_compiled()
