@@ -136,12 +136,13 @@ class Worker:
         Raises Failure; an exception of the student's code is a StudentError.
         """
         where: list[Any] = [target]
+        names: list[str] = []
         if isinstance(target, str):
-            name = target
+            name, names = target, host_rules.parameter_names(self.engine, target)
             host_rules.refuse_violations(self.engine, target.partition(".")[0])
         else:
             name, where = f"{target[0].type_name}.{target[1]}", [self._current(target[0]), target[1]]
-        request = Request(arguments, (), device=False, handle=self._current, keywords=keywords)
+        request = Request(arguments, names, device=False, handle=self._current, keywords=keywords)
         self._clock.last_call = f"{name}({request.case})"
         header = {"verb": "call", "target": where, "limit": limit, "keep": keep}
         header |= {"arguments": request.tree, "keywords": request.keywords}

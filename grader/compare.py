@@ -175,6 +175,8 @@ def _wrong_values(comparison: Comparison, dtype: np.dtype[Any], name: str) -> Fa
 
 def _how_many(wrong: Mask, noun: str, not_finite: int) -> str:
     count = int(wrong.sum())
+    if wrong.size == 1:
+        return f"The only {noun} is {'NaN or infinite' if not_finite else 'wrong'}."
     number = f"{count:,} of {wrong.size:,} {noun}s {'is' if count == 1 else 'are'}"
     if not_finite in (0, count):
         return f"{number} {'NaN or infinite' if not_finite else 'wrong'}."

@@ -43,6 +43,19 @@ def refuse_violations(engine: Path, module: str) -> None:
         waiting += _engine_imports(tree)
 
 
+def parameter_names(engine: Path, target: str) -> list[str]:
+    """The names of the parameters of "module.function" of the engine, as far as reading its file tells them."""
+    module, _, function = target.partition(".")
+    try:
+        body = ast.parse((engine / f"{module}.py").read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    for node in body:
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            return [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
+    return []
+
+
 def _violations(tree: ast.Module, name: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         for package in _imported_packages(node):

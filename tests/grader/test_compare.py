@@ -125,6 +125,11 @@ def test_the_message_says_how_many_where_and_by_how_much() -> None:
     assert (failure.evidence["wrong"], failure.evidence["total"]) == (2, 99)
 
 
+def test_a_single_value_is_not_counted() -> None:
+    failure = failure_of(np.array([3], np.int32), [4], 0, np.int32, "ids")
+    assert failure.message == "The only value is wrong. First: ids[0] = 3, want 4 (which must be exact)."
+
+
 def test_exact_values_are_said_to_be_exact() -> None:
     failure = failure_of(np.array([1, 2, 4], np.int32), [1, 2, 3], 0, np.int32, "ids")
     assert failure.message == "1 of 3 values is wrong. First: ids[2] = 4, want 3 (which must be exact)."
