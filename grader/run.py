@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 
 CLIENT = Path(__file__).resolve().parent / "emulator" / "client"
 INTERRUPTED = 130
+NEVER_STOPPED = r"""if !$_isvoid($_exitcode)
+  echo PagedLab: no thread stopped at {where}. Compiled kernels:\n
+  pipe info variables -q ^pagedlab_kernel_ | sed -n 's/.* pagedlab_kernel_\(.*\);/  \1/p'
+end
+"""
+"""For gdb, when its first `continue` has come back."""
 
 
 def add_run(commands: "Subparsers", seed: Callable[[str], int]) -> None:
@@ -59,7 +66,7 @@ def run_script(options: argparse.Namespace) -> int:
         debugger = _attach_debugger(device, options.debug) if options.debug else None
         code = _run(device, [options.script, *options.arguments], has_terminal=debugger is None)
         if options.check and code != INTERRUPTED:
-            has_errors = _tell_reports(device)
+            has_errors = _tell_reports(device, " before the script failed" if code else "")
             code = code or int(has_errors)
         if debugger:
             device.channel.close()  # what is left of the kernels runs to its end, under the debugger
@@ -90,27 +97,30 @@ def _run(device: DeviceProcess, command: list[str], *, has_terminal: bool) -> in
 def _attach_debugger(device: DeviceProcess, where: str) -> "subprocess.Popen[bytes]":
     """gdb on the device process, with a breakpoint there; returns once the device runs under it."""
     ready, attached = os.pipe()
-    commands = [
-        "set confirm off", "set print thread-events off", "set print inferior-events off",
-        "set filename-display basename", "set breakpoint pending on",
-        f"pipe attach {device.process.pid} | cat >/dev/null", f"pipe break {where} | cat >/dev/null",
-        f"shell echo >/dev/fd/{attached}", "continue",
-    ]  # fmt: skip
-    words = [word for command in commands for word in ("-ex", command)]
-    try:
-        debugger = subprocess.Popen(
-            ["gdb", "-q", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off", *words],
-            pass_fds=[attached],
-        )
-        os.close(attached)
-        os.read(ready, 1)
-    finally:
-        os.close(ready)
+    with tempfile.TemporaryFile() as ending:
+        ending.write(NEVER_STOPPED.format(where=where).encode())
+        ending.flush()
+        commands = [
+            "set confirm off", "set print thread-events off", "set print inferior-events off",
+            "set filename-display basename", "set breakpoint pending on",
+            f"pipe attach {device.process.pid} | cat >/dev/null", f"pipe break {where} | cat >/dev/null",
+            f"shell echo >/dev/fd/{attached}", "continue", f"source /dev/fd/{ending.fileno()}",
+        ]  # fmt: skip
+        words = [word for command in commands for word in ("-ex", command)]
+        try:
+            debugger = subprocess.Popen(
+                ["gdb", "-q", "-nx", "-iex", "set debuginfod enabled off", "-iex", "set auto-load off", *words],
+                pass_fds=[attached, ending.fileno()],
+            )
+            os.close(attached)
+            os.read(ready, 1)
+        finally:
+            os.close(ready)
     return debugger
 
 
-def _tell_reports(device: DeviceProcess) -> bool:
-    """Print what the checks found in kernels, and whether any of it is an error."""
+def _tell_reports(device: DeviceProcess, until: str) -> bool:
+    """Print what the checks found in kernels (and until when), and whether any of it is an error."""
     try:
         reports: list[dict[str, Any]] = device.control.observed()["reports"]
     except DeviceError as error:
@@ -120,7 +130,8 @@ def _tell_reports(device: DeviceProcess) -> bool:
         print(f"\n{_described(report)}", file=sys.stderr)
     errors = sum(report["is_error"] for report in reports)
     remarks = len(reports) - errors
-    print(f"\nPagedLab: the checks found {_counted(errors, 'error')}, {_counted(remarks, 'remark')}", file=sys.stderr)
+    found = f"{_counted(errors, 'error')}, {_counted(remarks, 'remark')}{until}"
+    print(f"\nPagedLab: the checks found {found}", file=sys.stderr)
     return errors > 0
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grader.emulator import lint, object_lint
-from grader.emulator.limits import COMPILE_SECONDS, limited
+from grader.emulator.limits import WAITING_SECONDS, limited
 from grader.emulator.objects import CODE, THREAD_LOCAL, read_object
 from grader.emulator.source import SourceError, rewrite
 
@@ -40,6 +40,7 @@ _COMMON = (
 _KERNEL = (
     "-O2",
     "-ffp-contract=off",
+    "-Wformat",  # of printf
     "-fno-exceptions",
     "-fno-plt",
     "-fno-semantic-interposition",
@@ -51,6 +52,10 @@ _KERNEL = (
 _DEBUGGED = ("-O0", "-g3")
 _GCC_DEBUGGED = ("-fno-eliminate-unused-debug-symbols",)  # blockIdx and the like, also where a kernel uses none
 _INSTRUMENTED = ("-O1", "-g1", "-fsanitize=thread", "-DPAGEDLAB_INSTRUMENTED")
+_WILD_FORMAT = re.compile(
+    r"warning: (?=.*(?:'%[^']*s' expects|expects a matching|type 'char \*'|more '%' conversions))"
+)
+"""What -Wformat says where printf would print whatever lies at a place that is none."""
 _GCC = ("-fno-gnu-unique",)
 _GCC_INSTRUMENTED = (
     "-fno-builtin-memcpy", "-fno-builtin-memmove", "-fno-builtin-memset",
@@ -220,6 +225,8 @@ def _checked(command: Sequence[str], text: str, path: Path, is_plain: bool) -> s
         at = command.index("-include")
         log = _compile([*command[:at], *command[at + 2 :], *dumped, "-x", "c++-cpp-output", "-"], text, path)
         dump = calls.read_text("utf-8", "replace") if dumped else ""
+    if _WILD_FORMAT.search(log):
+        raise SourceError(_WILD_FORMAT.sub("error: ", log))
     object_lint.check_calls(dump)
     object_lint.check_object(read_object(path.read_bytes()), dump)
     return log
@@ -317,11 +324,11 @@ def _compile(command: Sequence[str], text: str, path: Path) -> str:
                 limited([*command, "-o", str(temporary)]),
                 input=text.encode(),
                 capture_output=True,
-                timeout=COMPILE_SECONDS,
+                timeout=WAITING_SECONDS,
                 env={**os.environ, "LC_ALL": "C", "TMPDIR": str(temporary.parent)},
             )
         except subprocess.TimeoutExpired:
-            raise CompileError(f"the compiler did not end within {COMPILE_SECONDS} s\n", command) from None
+            raise CompileError(f"the compiler did not end within {WAITING_SECONDS} s\n", command) from None
         log = result.stderr.decode("utf-8", "replace")
         if result.returncode:
             raise CompileError(log, command)
@@ -334,7 +341,7 @@ def _written(path: Path) -> Iterator[Path]:
     CACHE.mkdir(parents=True, exist_ok=True)
     for folder in CACHE.glob("unfinished-*"):  # of processes that were killed, their owners too
         with contextlib.suppress(OSError):
-            if time.time() - folder.stat().st_mtime > 10 * COMPILE_SECONDS:
+            if time.time() - folder.stat().st_mtime > 10 * WAITING_SECONDS:
                 shutil.rmtree(folder)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix=f"unfinished-{os.getpid()}-") as own:
         yield Path(own, path.name)

@@ -130,6 +130,39 @@ def test_check_of_a_right_script_is_content(run: Run) -> None:
     assert run(START + "sys.exit(5)", options=("--check",)).returncode == 5
 
 
+ASSERTS = 'SourceModule("__global__ void k(int n) { assert(n == 2); }").get_function("k")(np.int32(1), block=(1, 1, 1))'
+
+
+def test_a_failed_assertion_is_no_success_of_the_checks(run: Run) -> None:
+    result = run(f"{START}{ASSERTS}\ncuda.Context.synchronize()", options=("--check",))
+    assert result.returncode == 1
+    assert "PagedLab: the checks found 0 errors, 0 remarks before the script failed" in result.stderr
+    assert "assertion `n == 2` failed" in result.stderr
+
+
+def printing(arguments: str) -> str:
+    """A script whose kernel prints these."""
+    kernel = f"""__global__ void k(float x) {{ printf({arguments}); }}"""
+    return f"{START}SourceModule(r'''{kernel}''').get_function('k')(np.float32(2), block=(1, 1, 1))"
+
+
+def test_formats_that_do_not_fit_are_told(run: Run) -> None:
+    result = run(printing(r'"%d\n", x'))
+    assert result.returncode == 0
+    assert "kernel.cu:1:" in result.stderr
+    assert "warning: format" in result.stderr
+    assert run(printing(r'"%.1f\n", x')).stderr == ""
+
+
+@pytest.mark.parametrize("arguments", ['"%s"', '"%s", 1', '"%d %d", 1'])
+def test_formats_that_read_what_is_not_there_do_not_compile(arguments: str, run: Run) -> None:
+    result = run(printing(arguments))
+    assert result.returncode == 1
+    assert "kernel.cu:1:" in result.stderr
+    assert "error: " in result.stderr
+    assert "emulated GPU stopped" not in result.stderr
+
+
 def test_ctrl_c_ends_the_script_and_its_kernels(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     kernel = 'SourceModule("__global__ void k(volatile int* p) { while (*p) {} }").get_function("k")'
@@ -175,3 +208,20 @@ def test_debugger_stops_kernels_and_reads_them(run: Run) -> None:
     for told in ("$1 = {x = 3, y = 0, z = 0}", "$2 = 3\n", "8\t    out[i] = tile[63 - i];", "$3 = 60\n", "$4 = 3\n"):
         assert told in result.stdout
     assert "exited normally" in result.stdout
+
+
+@pytest.mark.skipif(not can_debug(), reason="gdb is not here, or of no use here")
+def test_debugger_stops_in_the_last_block(run: Run) -> None:
+    """Although the kernel itself uses neither the block's number nor any extent."""
+    text = REVERSE.replace("BARRIER", "").replace("block=(64, 1, 1)", "block=(64, 1, 1), grid=(3, 1)")
+    answers = "print threadIdx.x\nprint blockIdx.x\nprint blockDim\nprint gridDim.x\ndelete\ncontinue\n"
+    result = run(text, options=("--debug", "kernel.cu:6 if blockIdx.x == 2"), answers=answers)
+    for told in ("$1 = 0\n", "$2 = 2\n", "$3 = {x = 64, y = 1, z = 1}\n", "$4 = 3\n"):
+        assert told in result.stdout
+
+
+@pytest.mark.skipif(not can_debug(), reason="gdb is not here, or of no use here")
+@pytest.mark.parametrize("where", ["absent", "kernel.cu:99", "reverse if threadIdx.x == 64"])
+def test_debugger_that_never_stopped_says_so(where: str, run: Run) -> None:
+    result = run(REVERSE.replace("BARRIER", ""), options=("--debug", where))
+    assert f"PagedLab: no thread stopped at {where}. Compiled kernels:\n  reverse\n" in result.stdout
