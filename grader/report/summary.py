@@ -82,7 +82,7 @@ def grid(columns: int) -> Table:
 
 
 def stage_failures(stage: Result, earlier: str | None) -> Iterator[RenderableType]:
-    """The block of a stage's first failure, then a line for each other kind of failure."""
+    """The block of a stage's first failure, then for each other kind of failure what was checked and the result."""
     groups: dict[Any, list[Result]] = {}
     for check in failures(stage):
         groups.setdefault(cause(check), []).append(check)
@@ -93,9 +93,9 @@ def stage_failures(stage: Result, earlier: str | None) -> Iterator[RenderableTyp
         yield Text(f"\n  also failed in {stage['id']}")
         table = grid(3)
         for check, *alike in others:
-            told = clean_line(check["message"] or check["title"], TOLD_CHARACTERS)
-            told += f" (the same in {ids(alike)})" if alike else ""
-            table.add_row("  " + check["id"], word(check["verdict"]), Text(told))
+            told = clean_line(check["message"], TOLD_CHARACTERS) + (f" (the same in {ids(alike)})" if alike else "")
+            title = (f"{clean_line(check['title'], TOLD_CHARACTERS)}\n", "dim")
+            table.add_row("  " + check["id"], word(check["verdict"]), Text.assemble(title, told))
         yield table
 
 

@@ -120,7 +120,8 @@ s05.2  INCORRECT_VALUE
   repeat  make grade CHECK=s05.2 SEED=7
 
   also failed in s05
-  s05.3  CRASHED  the process died
+  s05.3  CRASHED  title of s05.3
+                  the process died
 
 Stage """
         in text
@@ -154,8 +155,10 @@ def test_a_report_shows_its_lines_and_the_checks_that_failed_for_the_same_reason
   repeat  make grade CHECK=s03.1 SEED=7
 
   also failed in s03
-  s03.2  DATA_RACE  In k: line 30 races, 1 times.
-  s03.4  TOO_SLOW   A long sentence that wraps that wraps that wraps that wraps
+  s03.2  DATA_RACE  title of s03.2
+                    In k: line 30 races, 1 times.
+  s03.4  TOO_SLOW   title of s03.4
+                    A long sentence that wraps that wraps that wraps that wraps
                     that wraps that wraps that wraps that wraps that wraps end.
                     (the same in s03.5)
 """
@@ -167,7 +170,7 @@ def test_time_outs_of_one_kernel_are_one_failure() -> None:
     late = [record(f"s05.{n}", "TIMEOUT", f"within {n} s", case=f"softmax(out[{n}, 33])") for n in (1, 2)]
     text = shown(*late, record("s05.3", "TIMEOUT", "within 9 s", case="other(out[3])"))
     assert "  same    in s05.2\n" in text
-    assert "also failed in s05\n  s05.3  TIMEOUT  within 9 s\n" in text
+    assert "also failed in s05\n  s05.3  TIMEOUT  title of s05.3\n                  within 9 s\n" in text
 
 
 def test_a_later_stage_names_the_earlier_failure_first() -> None:
