@@ -5,6 +5,7 @@ from typing import Any
 
 from grader.emulator.arena import GAP, WIDE_GAP, Arena
 from grader.emulator.native import Checks, Launch, LoadedModule, Pointer, Runtime
+from grader.emulator.report_texts import tell_of_returned
 from grader.emulator.reports import Memory, merged, readable
 
 MAX_MARKED = 256 << 20
@@ -52,6 +53,7 @@ class Checking:
         if checks.num_reports:
             memory = Memory(self._arena, self._usable(), module, launch, pointers)
             found = [readable(report, memory) for report in checks.reports[: checks.num_reports]]
+            tell_of_returned(found)
             self._reports = merged(self._reports + found)
 
     def report(self) -> list[dict[str, Any]]:

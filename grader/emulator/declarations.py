@@ -8,7 +8,7 @@ import math
 import re
 from typing import NamedTuple
 
-_BLANK = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+_BLANK = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
 _LINE = re.compile(r'\s*#\s*line\s+(\d+)(?:\s+"([^"]*)")?')
 _CONSTANT = re.compile(
     r"(?:\bconst(?:expr)?\s+(?:unsigned\s+)?\w+\s+|#\s*define\s+)(\w+)\s*=?\s*([\w\s+*/()-]+?)\s*[;,\n]"

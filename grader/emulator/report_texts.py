@@ -47,6 +47,19 @@ def message(found: dict[str, Any], outside: str, text: str, size: int, source: s
     return f"{where}: {who}: {text}{example}. {_barrier_advice(found, text)}"
 
 
+def tell_of_returned(reports: list[dict[str, Any]]) -> None:
+    """Add to the reports of what nobody wrote in shared memory that threads of a block had returned, where they had."""
+    for report in reports:
+        count = re.search(r"(\d+) have returned without it", report["message"])
+        if report["verdict"] != "BARRIER_DIVERGENCE" or count is None:
+            continue
+        first = f"{count[1]} of a block's threads, first {_triple(report['other']['thread'])}, "
+        for unwritten in reports:
+            if unwritten["verdict"] == "UNINITIALISED_READ" and unwritten["address"].startswith("shared "):
+                unwritten["message"] += f" {first}have returned before a barrier: who has returned writes nothing."
+        return
+
+
 def depth(source: str, place: dict[str, Any]) -> int:
     """How many braces and conditions are around a place."""
     return _around(source, place).depth

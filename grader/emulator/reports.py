@@ -64,6 +64,11 @@ class Memory:
             return ""
         return f"shared {names[0]}" if names[0] in shared else names[0]
 
+    def is_row(self, name: str, text: str) -> bool:
+        """Whether a text names an array with one index, and the source gives the variable of this name more."""
+        declared = rf"\b{re.escape(name.removeprefix('shared '))}\s*\[[^]]*]\s*\["
+        return bool(name) and text.count("[") == 1 and re.search(rf"\w\s+{declared}", self.module.source) is not None
+
     def _static_shared(self, offset: int, size_of_access: int) -> tuple[str, str]:
         offset = _signed(offset)
         variables = self.module.shared_variables(self.kernel)
@@ -153,7 +158,8 @@ def readable(report: Report, memory: Memory) -> dict[str, Any]:
     text = report.text.decode("utf-8", "replace")
     if text and verdict == "OUT_OF_BOUNDS":
         name = memory.indexed(access["text"])
-        text = text.replace(" of an array", f" of {name}, an array") if name else text
+        whole = f"a row of {name}" if memory.is_row(name, text) else name
+        text = text.replace(" of an array", f" of {whole}, an array") if name else text
     found = {
         "verdict": verdict,
         "is_error": bool(report.is_error),

@@ -44,7 +44,7 @@ PLANTED = [
         find="    __syncthreads();  // every warp's sum is written before any thread adds them up\n",
         replace="",
         lines=["warp_sums[warp] = sum;", "total += warp_sums[w];"],
-        says=["shared warp_sums[", "with no barrier in between: put __syncthreads() between the two"],
+        says=["shared warp_sums[", " then ", "with no barrier in between: put __syncthreads() between the two"],
     ),
     Planted(
         check="s02.2",
@@ -53,7 +53,7 @@ PLANTED = [
         find="if (i < num_elements) {",
         replace="{",
         lines=["x[i] = __float2bfloat16("],
-        says=["just past its end: ", " elements. Compare the index with the size before you use it."],
+        says=["just past its end: ", " elements. Compare the index with the size before you use it: the last is "],
     ),
     Planted(
         check="s06.2",
@@ -72,7 +72,11 @@ PLANTED = [
         "        if (threadIdx.x < half) {\n",
         replace="        if (threadIdx.x < half) {\n            __syncthreads();\n",
         lines=["            __syncthreads();", "    __syncthreads();  // thread 0 has written the total"],
-        says=["All threads of a block must reach the same barrier: move it out of the condition"],
+        says=[
+            "64 threads wait at the barrier in line ",
+            "All threads of a block must reach the same barrier: move the one in line 31",
+            " out of the condition or the loop.",
+        ],
     ),
 ]
 
