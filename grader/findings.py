@@ -15,7 +15,10 @@ MAX_KEPT = 8
 
 
 def failure_of(reports: Sequence[Mapping[str, Any]]) -> Failure | None:
-    """The failure for the errors among the emulator's reports (grader/emulator/reports.py); None without any."""
+    """The failure for the errors among the emulator's reports (grader/emulator/reports.py); None without any.
+
+    Its evidence begins with the report that the message tells of.
+    """
     errors = [report for report in reports if report["is_error"]]
     if not errors:
         return None
@@ -23,7 +26,8 @@ def failure_of(reports: Sequence[Mapping[str, Any]]) -> Failure | None:
     message = f"In {first['kernel']}: {first['message']}"
     if first["count"] > 1:
         message += f" This happened {first['count']:,} times."
-    return Failure(first["verdict"], message, {"reports": [dict(report) for report in reports[:MAX_KEPT]]})
+    kept = sorted(reports, key=lambda report: not report["is_error"])[:MAX_KEPT]
+    return Failure(first["verdict"], message, {"reports": [dict(report) for report in kept]})
 
 
 def order_failure(op: str) -> Failure:

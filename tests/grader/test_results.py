@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from grader.errors import StudentError, source_lines
+from grader.findings import MAX_KEPT, failure_of
 from grader.manifest import Check, Stage
 from grader.report.results import LARGEST_EVIDENCE, Record, build_results, stage_status, write_results
 from grader.report.text import clean, clean_line
@@ -167,3 +168,13 @@ def test_a_compilers_error_is_shown_with_its_line_and_the_one_before(tmp_path: P
     assert source_lines(tmp_path, "refused: k.cu(1): error: expected a ;") == [(1, "int a")]
     for message in ("k.cu:9:1: error", "kernel.cu:1:1: error", "../k.cu:0:1: error", "error"):
         assert source_lines(tmp_path, message) is None
+
+
+def test_the_evidence_begins_with_the_error_that_the_message_tells_of() -> None:
+    remark = {"is_error": False, "kernel": "k", "message": "a remark", "count": 1, "verdict": "DATA_RACE"}
+    error = remark | {"is_error": True, "message": "an error", "verdict": "OUT_OF_BOUNDS"}
+    failure = failure_of([remark] * MAX_KEPT + [error])
+    assert failure is not None
+    assert (failure.verdict, failure.message) == ("OUT_OF_BOUNDS", "In k: an error")
+    assert failure.evidence["reports"] == [error] + [remark] * (MAX_KEPT - 1)
+    assert failure_of([remark]) is None
