@@ -86,7 +86,9 @@ def advice(profile: Profile) -> list[str]:
     found = [*_global_advice(profile, whole), *_shared_advice(profile, whole), *_atomic_advice(profile)]
     if found or not profile.sites:
         return found
-    return ["Little is wasted here: no line moves many more sectors than its bytes need, or waits much for banks."]
+    praise = "Little is wasted here: no line moves many more sectors than its bytes need, or waits much for banks"
+    conflicts = f" ({whole.conflicts:,} of {whole.passes:,} passes over shared memory are conflicts)"
+    return [praise + conflicts * bool(whole.conflicts) + "."]
 
 
 def uncoalesced(sites: Iterable[Site]) -> str:

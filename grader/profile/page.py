@@ -11,7 +11,7 @@ from string import Template
 
 from grader.counters import Profile, Site
 from grader.profile.launches import Launched
-from grader.profile.lines import SECTOR, Totals, advice, by_line, totals
+from grader.profile.lines import NOTABLE, SECTOR, Totals, advice, by_line, totals
 from grader.profile.pictures import bank_picture, sector_picture
 from grader.profile.table import extras, figures, grade, size
 from grader.report.text import clean, clean_line
@@ -54,7 +54,13 @@ def _cards(whole: Totals) -> list[str]:
         cards.append((size(SECTOR * whole.sectors), "moved in sectors", ""))
         cards.append((f"{whole.efficiency:.0%}", "efficiency", grade(whole.efficiency)))
     if whole.shared:
-        kind = "good" if whole.conflicts == 0 else "poor" if whole.conflicts > whole.passes / 2 else "fair"
+        kind = (
+            "good"
+            if whole.conflicts <= NOTABLE * whole.passes
+            else "poor"
+            if whole.conflicts > whole.passes / 2
+            else "fair"
+        )
         cards += [
             (f"{whole.shared:,}", "requests to shared memory", ""),
             (f"{whole.conflicts:,}", "bank conflicts", kind),
@@ -108,7 +114,8 @@ def _picture(site: Site) -> str:
     assert request is not None
     lanes = sum(offset is not None for offset in request.offsets)
     block = ", ".join(map(str, request.block))
-    what = "passes over shared memory" if site.space == "shared" else "sectors"
+    one, several = ("pass", "passes") if site.space == "shared" else ("sector", "sectors")
+    what = (one if request.cost == 1 else several) + " over shared memory" * (site.space == "shared")
     where = f" {'from' if site.kind == 'load' else 'to'} {request.array}" if request.array else ""
     told = (
         f"{site.kind} of {request.bytes} bytes{where} by {lanes} lanes of warp {request.warp} in block ({block}): "

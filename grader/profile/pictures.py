@@ -43,7 +43,7 @@ def sector_picture(request: WarpRequest) -> str:
 def bank_picture(request: WarpRequest) -> str:
     """A column for each bank; in it, one below the other, the different words that lanes want of it at once."""
     together = max(1, BANKS * WORD // max(WORD, request.bytes))
-    drawn: list[str] = [_text(LEFT + (bank + 0.5) * LANE, 11, str(bank)) for bank in range(BANKS)]
+    drawn = [_text(LEFT + (bank + 0.5) * LANE, 11, str(bank) if bank else "bank 0") for bank in range(BANKS)]
     top = CELL
     for first in range(0, LANES, together):
         words = _words(request, range(first, first + together))

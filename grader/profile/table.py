@@ -17,9 +17,11 @@ STYLES = {"good": "green", "fair": "yellow", "poor": "red"}
 
 LEGEND = (
     "Sectors: of 32 bytes, needed → touched, for one request of a warp. Used: needed / touched. Conflicts: further "
-    "passes over shared memory. Divergent: requests of only some of the lanes that were active."
+    "passes over shared memory. Partial: requests of only some lanes of a warp, as behind if (lane == 0)."
 )
 COLUMNS = ("Requests", "Bytes", "Sectors", "Used", "Conflicts", "Also")
+UNUSED = ("Conflicts", "Also")
+"""Of those the ones that are left out where no line has anything there: the source gets their room."""
 
 
 def kernel_table(profile: Profile, case: str, source: Sequence[str]) -> Iterator[RenderableType]:
@@ -30,11 +32,15 @@ def kernel_table(profile: Profile, case: str, source: Sequence[str]) -> Iterator
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False, show_footer=True)
     table.add_column("Line", justify="right", style="dim", no_wrap=True, min_width=4)
     table.add_column("Source", "Total", overflow="ellipsis")  # which alone gives way
+    shown: list[int] = []
     for i, (title, total) in enumerate(zip(COLUMNS, (*_row(whole)[:-1], Text("")), strict=True)):
         width = max(len(title), len(total), *(len(row[i]) for _, row in rows))
+        if title in UNUSED and not any(row[i] for _, row in rows):
+            continue
         table.add_column(title, total, justify="left" if title == "Also" else "right", no_wrap=True, min_width=width)
+        shown.append(i)
     for number, row in rows:
-        table.add_row(str(number), cut(source_line(source, number)), *row)
+        table.add_row(str(number), cut(source_line(source, number)), *(row[i] for i in shown))
     yield table
     if profile.lost:
         yield Text(f"  {profile.lost:,} requests of further instructions are not in the table.")
@@ -68,7 +74,7 @@ def extras(sums: Totals) -> str:
         f"barrier × {sums.barriers:.3g}" if sums.barriers else "",
         f"shuffle × {sums.shuffles:.3g}" if sums.shuffles else "",
         f"atomic × {sums.atomics:,}" if sums.atomics else "",
-        f"{sums.divergent / requests:.0%} divergent" if sums.divergent and requests else "",
+        f"{sums.divergent / requests:.0%} partial" if sums.divergent and requests else "",
     ]
     return ", ".join(filter(None, told))
 

@@ -138,6 +138,14 @@ def test_a_failed_assertion_is_no_success_of_the_checks(run: Run) -> None:
     assert result.returncode == 1
     assert "PagedLab: the checks found 0 errors, 0 remarks before the script failed" in result.stderr
     assert "assertion `n == 2` failed" in result.stderr
+    assert result.stderr.count("  File ") == 1
+
+
+@pytest.mark.parametrize(("option", "code"), [("", 1), (", no_extern_c=True", 0)])
+def test_headers_of_cpp_want_no_extern_c(option: str, code: int, run: Run) -> None:
+    result = run(f'{START}SourceModule("""#include <cuda_bf16.h>\nextern "C" __global__ void k() {{}}"""{option})')
+    assert result.returncode == code
+    assert ("call SourceModule(source, no_extern_c=True)" in result.stderr) == bool(code)
 
 
 def printing(arguments: str) -> str:

@@ -6,7 +6,9 @@ NumPy array passed by value. What is not emulated raises NotImplementedError wit
 """
 
 import sys
+import traceback
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NoReturn
 
 VERSION = (2026, 1)
@@ -34,3 +36,15 @@ class _Finder:
 
 
 sys.meta_path.insert(0, _Finder)  # type: ignore[arg-type]
+
+
+def _tell_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print a traceback that ends in the program: PyCUDA's own functions, most of them compiled, are hardly in one."""
+    told = traceback.TracebackException(kind, error, trace)
+    own = str(Path(__file__).parent)
+    told.stack = traceback.StackSummary.from_list([frame for frame in told.stack if not frame.filename.startswith(own)])
+    print(*told.format(), sep="", end="", file=sys.stderr)
+
+
+if sys.excepthook is sys.__excepthook__:
+    sys.excepthook = _tell_error

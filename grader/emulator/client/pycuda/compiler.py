@@ -13,6 +13,10 @@ from pycuda._connection import initialized
 from pycuda.driver import CompileError, module_from_buffer
 
 __getattr__ = functools.partial(refuse, "pycuda.compiler")
+NEEDS_CPP = (
+    "The source includes headers of C++, such as cuda_bf16.h: call SourceModule(source, no_extern_c=True), "
+    'and write extern "C" in front of __global__ in the source, as the kernels of the course have it.\n'
+)
 DEFAULT_NVCC_FLAGS = os.environ.get("PYCUDA_DEFAULT_NVCC_FLAGS", "").split()
 
 
@@ -39,7 +43,8 @@ def compile(
     connection = initialized("cuModuleLoadDataEx")
     answer = connection.request("cuModuleLoadDataEx", message)
     if "error" in answer:
-        raise CompileError("nvcc compilation of kernel.cu failed", answer["command"], stdout="", stderr=answer["log"])
+        log = answer["log"] + NEEDS_CPP * ("template with C linkage" in answer["log"] and not no_extern_c)
+        raise CompileError("nvcc compilation of kernel.cu failed", answer["command"], stdout="", stderr=log)
     if answer["log"]:
         text = f"The CUDA compiler succeeded, but said the following:\n{answer['log']}"
         warnings.warn(text, UserWarning, stacklevel=3)
