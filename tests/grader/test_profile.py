@@ -1,5 +1,6 @@
 """`python -m grader profile`: what it says of kernels, and the page that it writes. No kernel here is a solution."""
 
+import io
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from grader.checking import BF16, Out, Worker
 from grader.checks.parallelism import expect_parallel
@@ -23,6 +25,7 @@ from grader.profile.launches import ProfilingWorker
 from grader.profile.lines import advice, busiest, lane_step, most_wasteful, totals, uncoalesced
 from grader.profile.page import page
 from grader.profile.pictures import bank_picture, sector_picture
+from grader.profile.table import kernel_table
 from tests.grader.submissions import write_engine
 
 WRONG = """#include <cuda_bf16.h>
@@ -285,6 +288,24 @@ def test_praise_where_nothing_is_wasted() -> None:
     (sentence,) = told(site([4 * lane for lane in range(32)], 4, 4))
     assert sentence.startswith("Little is wasted")
     assert uncoalesced([site([4 * lane for lane in range(32)], 4, 4)]) == most_wasteful([]) == busiest([]) == ""
+
+
+def test_praise_counts_the_few_conflicts() -> None:
+    (sentence,) = told(site([4 * lane for lane in range(32)], 21, 20, space="shared"))
+    assert sentence.startswith("Little is wasted")
+    assert sentence.endswith(" (10 of 210 passes over shared memory are conflicts).")
+
+
+def test_columns_without_anything_leave_their_room_to_the_source() -> None:
+    def head(*sites: Site) -> list[str]:
+        console = Console(file=io.StringIO(), width=100)
+        console.print(*kernel_table(Profile("k", (1, 1, 1), (32, 1, 1), 0, 0, sites), "k", []))
+        return next(line.split() for line in console.file.getvalue().splitlines() if "Line" in line)  # type: ignore[attr-defined]
+
+    plain, column = site([4 * lane for lane in range(32)], 4, 4), site([0], 1, 1, space="shared")
+    assert head(plain) == ["Line", "Source", "Requests", "Bytes", "Sectors", "Used"]
+    assert head(plain, column) == [*head(plain), "Conflicts"]
+    assert head(replace(plain, divergent=5)) == [*head(plain), "Also"]
 
 
 def test_totals_without_global_memory_have_no_efficiency() -> None:
