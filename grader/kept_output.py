@@ -1,11 +1,11 @@
 """Keeps the beginning of what a process prints: of a flood of lines the first are the ones to read."""
 
+import os
 import select
 import threading
 import time
 from collections.abc import Callable
-from io import BufferedReader
-from typing import IO, cast
+from typing import IO
 
 KEPT_BYTES = 8192
 LATEST_SECONDS = 0.2
@@ -19,7 +19,7 @@ class KeptOutput:
 
     def __init__(self, stream: IO[bytes], told: Callable[[int], None] = lambda total: None) -> None:
         """`told` gets the number of all bytes until now, again and again."""
-        self._stream = cast(BufferedReader, stream)
+        self._stream = stream
         self._told = told
         self._lock = threading.Lock()
         self.forget()
@@ -44,18 +44,29 @@ class KeptOutput:
             self._kept, self._lines, self._total = b"", 0, 0
 
     def _is_waiting(self) -> bool:
-        try:
-            return bool(select.select([self._stream], [], [], 0)[0])
-        except (ValueError, OSError):  # closed meanwhile
-            return False
+        with self._lock:  # what was read is kept by now
+            return _poll(self._stream, 0)
 
     def _drain(self) -> None:
-        total = 0
+        printed = 0
         with self._stream as stream:
-            while chunk := stream.read1(65536):
-                total += len(chunk)
+            while _poll(stream, None):
                 with self._lock:
+                    chunk = os.read(stream.fileno(), 65536)
                     self._kept += chunk[: KEPT_BYTES - len(self._kept)]
                     self._lines += chunk.count(LINE)
                     self._total += len(chunk)
-                self._told(total)
+                if not chunk:
+                    break
+                printed += len(chunk)
+                self._told(printed)
+
+
+def _poll(stream: IO[bytes], milliseconds: int | None) -> bool:
+    """Whether something can be read from a stream, or its end is there; None waits for that."""
+    poll = select.poll()
+    try:
+        poll.register(stream, select.POLLIN)
+    except ValueError:  # it was closed
+        return False
+    return bool(poll.poll(milliseconds))

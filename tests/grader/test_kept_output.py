@@ -1,0 +1,40 @@
+"""Of what a process prints the first whole lines are kept, and the others counted."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from grader.kept_output import KEPT_BYTES, KeptOutput
+
+
+@pytest.mark.parametrize(
+    ("printed", "kept"),
+    [
+        (b"", ""),
+        (b"a\nb", "a\nb"),
+        (b"line\n" * 3000, "line\n" * (KEPT_BYTES // 5) + f"… {3000 - KEPT_BYTES // 5} more lines\n"),
+        (b"x" * KEPT_BYTES, "x" * KEPT_BYTES),
+        (b"x" * 20_000, "x" * KEPT_BYTES + "… 1 more lines\n"),
+        (b"a\n" + b"x" * 20_000 + b"\nb\n", "a\n… 2 more lines\n"),
+    ],
+)
+def test_the_first_whole_lines_are_kept(printed: bytes, kept: str, tmp_path: Path) -> None:
+    path = tmp_path / "printed"
+    path.write_bytes(printed)
+    output = KeptOutput(path.open("rb"))
+    assert output.text() == kept
+
+
+def test_what_was_forgotten_is_not_told_again() -> None:
+    reading, writing = os.pipe()
+    totals: list[int] = []
+    output = KeptOutput(os.fdopen(reading, "rb"), totals.append)
+    os.write(writing, b"first\n")
+    assert output.text() == "first\n"
+    output.forget()
+    os.write(writing, b"second\n")
+    assert output.text() == "second\n"
+    os.close(writing)
+    assert output.text() == "second\n"
+    assert totals == [6, 13]
