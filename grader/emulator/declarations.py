@@ -61,6 +61,11 @@ def static_array(source: str, kernel: str, name: str, size: int) -> Array | None
     return Array(name, shape, size // count, False) if count and size % count == 0 else None
 
 
+def num_indices(source: str, kernel: str, name: str) -> int:
+    """How many indices lead to an element of a static shared array of this name; 0 if it is unknown."""
+    return min((len(array.shape) for array in _near(source, kernel, False) if array.name == name), default=0)
+
+
 def dynamic_array(source: str, kernel: str) -> Array | None:
     """The array `extern __shared__` of a kernel, or else of the whole source where that has just one."""
     declared = set(_near(source, kernel, True))

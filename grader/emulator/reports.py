@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grader.emulator.arena import Arena
-from grader.emulator.declarations import dynamic_array, static_array
+from grader.emulator.declarations import dynamic_array, num_indices, static_array
 from grader.emulator.native import Launch, LoadedModule, Place, Pointer, Report
 from grader.emulator.report_texts import DYNAMIC, FAR_OFF, NO_DEVICE_MEMORY, depth, message
 from grader.emulator.source import line_of
@@ -63,11 +63,6 @@ class Memory:
         if len(names) != 1:
             return ""
         return f"shared {names[0]}" if names[0] in shared else names[0]
-
-    def is_row(self, name: str, text: str) -> bool:
-        """Whether a text names an array with one index, and the source gives the variable of this name more."""
-        declared = rf"\b{re.escape(name.removeprefix('shared '))}\s*\[[^]]*]\s*\["
-        return bool(name) and text.count("[") == 1 and re.search(rf"\w\s+{declared}", self.module.source) is not None
 
     def _static_shared(self, offset: int, size_of_access: int) -> tuple[str, str]:
         offset = _signed(offset)
@@ -158,7 +153,8 @@ def readable(report: Report, memory: Memory) -> dict[str, Any]:
     text = report.text.decode("utf-8", "replace")
     if text and verdict == "OUT_OF_BOUNDS":
         name = memory.indexed(access["text"])
-        whole = f"a row of {name}" if memory.is_row(name, text) else name
+        is_row = text.count("[") < num_indices(memory.module.source, memory.kernel, name.removeprefix("shared "))
+        whole = f"a row of {name}" if is_row else name
         text = text.replace(" of an array", f" of {whole}, an array") if name else text
     found = {
         "verdict": verdict,
