@@ -53,10 +53,10 @@ def tell_of_returned(reports: list[dict[str, Any]]) -> None:
         count = re.search(r"(\d+) have returned without it", report["message"])
         if report["verdict"] != "BARRIER_DIVERGENCE" or count is None:
             continue
-        first = f"{count[1]} of a block's threads, first {_triple(report['other']['thread'])}, "
+        who = f"{count[1]} threads of a block, {_triple(report['other']['thread'])} the first,"
         for unwritten in reports:
             if unwritten["verdict"] == "UNINITIALISED_READ" and unwritten["address"].startswith("shared "):
-                unwritten["message"] += f" {first}have returned before a barrier: who has returned writes nothing."
+                unwritten["message"] += f" {who} have returned before a barrier: they write nothing more."
         return
 
 

@@ -163,7 +163,10 @@ MISTAKES = [
         (8, 8),
         0,
         "UNINITIALISED_READ",
-        ("reads shared tile[7][4]", "8 of a block's threads, first (0,7,0), have returned before a barrier"),
+        (
+            "reads shared tile[7][4]",
+            "8 threads of a block, (0,7,0) the first, have returned before a barrier: they write nothing more.",
+        ),
         "tile[56]",
     ),
     Mistake(
