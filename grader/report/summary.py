@@ -25,16 +25,11 @@ from grader.report.text import clean, clean_line
 STYLES = {"PASSED": "green", "NOT_IMPLEMENTED": "cyan", "INCOMPLETE": "cyan", "SKIPPED": "yellow", "NOT_RUN": "yellow"}
 """Colour of a verdict or status; all others are red. The word itself always stands there too."""
 
-READ = {
-    verdict: f'assignments/debugging.md, "{section}"'
-    for verdict, section in {
-        "OUT_OF_BOUNDS": "Out of bounds",
-        "DATA_RACE": "Data race",
-        "UNINITIALISED_READ": "Uninitialised read",
-        "BARRIER_DIVERGENCE": "Divergent barrier",
-    }.items()
-}
-"""Where the handouts explain what the emulator finds in kernels."""
+SECTIONS = {
+    "OUT_OF_BOUNDS": "Out of bounds", "DATA_RACE": "Data race", "UNINITIALISED_READ": "Uninitialised read",
+    "BARRIER_DIVERGENCE": "Divergent barrier",
+}  # fmt: skip
+"""Of the handouts' page on debugging, which explain what the emulator finds in kernels."""
 
 TOLD_CHARACTERS = 240
 LOG_LINES = 24
@@ -144,7 +139,8 @@ def failure_rows(check: Result, same: Sequence[Result], earlier: str | None) -> 
         yield "where", drawn_map(evidence["map"])
     yield "output", first_lines(clean(evidence.get("log", ""), 16_000))
     yield "same", f"in {ids(same)}" if same else ""
-    yield "read", READ.get(check["verdict"], "") if "reports" in evidence else ""
+    if "reports" in evidence and check["verdict"] in SECTIONS:
+        yield "read", f'assignments/debugging.md, "{SECTIONS[check["verdict"]]}"'
     yield "repeat", clean_line(check["repro"])
 
 
@@ -225,11 +221,10 @@ def outputs(results: Result) -> Iterator[RenderableType]:
         printed = [c for c in stage["checks"] if c["verdict"] == "PASSED" and c["evidence"].get("log")]
         if not printed:
             continue
+        told = f"Your code printed something in {ids(printed)}: {clean_line(printed[0]['repro'])} shows it."
         if len(checks) == 1:
-            yield Text(f"\n{printed[0]['id']} printed\n{first_lines(clean(printed[0]['evidence']['log'], 16_000))}")
-        else:
-            shown = f"{clean_line(printed[0]['repro'])} shows it."
-            yield Text(f"\nYour code printed something in {ids(printed)}: {shown}")
+            told = f"{ids(printed)} printed\n{first_lines(clean(printed[0]['evidence']['log'], 16_000))}"
+        yield Text(f"\n{told}")
 
 
 def next_step(check: Result, submission: str) -> str:
