@@ -164,7 +164,7 @@ class Worker:
         return self._host.memory()
 
     def printed(self) -> str:
-        """The beginning of what the code printed since the last `release`."""
+        """What the code printed since the last `release`, its first and last lines."""
         return "\n".join(filter(None, (self._kernels.printed(), self._host.printed())))
 
     def release(self) -> None:

@@ -177,7 +177,7 @@ class Connection:
         return self._started().memory()
 
     def printed(self) -> str:
-        """The beginning of what the code printed since the last `release`."""
+        """What the code printed since the last `release`, its first and last lines."""
         return tidy(self._child.printed(), self._scrub()).strip() if self._child else ""
 
     def release(self) -> None:

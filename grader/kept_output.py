@@ -1,4 +1,4 @@
-"""Keeps the beginning of what a process prints: of a flood of lines the first are the ones to read."""
+"""Keeps what a process prints: of a flood of lines the first, and the last few, which may say why it ended."""
 
 import os
 import select
@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable
 from typing import IO
 
-KEPT_BYTES = 8192
+KEPT_BYTES, LAST_BYTES = 8192, 1024
 LATEST_SECONDS = 0.2
 LINE = b"\n"
 MORE = "… {} more lines\n"
-"""The last line, where not all is kept."""
+"""Stands for the lines that are not kept."""
 
 
 class KeptOutput:
-    """Reads a stream to its end, in a thread, and keeps the first whole lines and the number of those after them."""
+    """Reads a stream to its end, in a thread; keeps the first and last whole lines and the number of the others."""
 
     def __init__(self, stream: IO[bytes], told: Callable[[int], None] = lambda total: None) -> None:
         """`told` gets the number of all bytes until now, again and again."""
@@ -32,16 +32,18 @@ class KeptOutput:
         while self._thread.is_alive() and self._is_waiting() and time.monotonic() < deadline:
             time.sleep(0.002)
         with self._lock:
-            kept, lines, total = self._kept, self._lines, self._total
+            kept, last, lines, total = self._kept, self._last, self._lines, self._total
         if total > len(kept):
-            kept = kept[: kept.rfind(b"\n") + 1] or kept
-            return f"{kept.decode('utf-8', 'replace')}{MORE.format(max(1, lines - kept.count(LINE)))}"
+            kept = kept[: kept.rfind(LINE) + 1] or kept
+            last = last.partition(LINE)[2] if len(kept) + len(last) < total else last[len(kept) - total :]
+            left_out = lines - (kept + last).count(LINE)
+            kept += (MORE.format(left_out).encode() if left_out else b"") + last
         return kept.decode("utf-8", "replace")
 
     def forget(self) -> None:
         """Begin anew."""
         with self._lock:
-            self._kept, self._lines, self._total = b"", 0, 0
+            self._kept, self._last, self._lines, self._total = b"", b"", 0, 0
 
     def _is_waiting(self) -> bool:
         with self._lock:  # what was read is kept by now
@@ -54,6 +56,7 @@ class KeptOutput:
                 with self._lock:
                     chunk = os.read(stream.fileno(), 65536)
                     self._kept += chunk[: KEPT_BYTES - len(self._kept)]
+                    self._last = (self._last + chunk)[-LAST_BYTES:]
                     self._lines += chunk.count(LINE)
                     self._total += len(chunk)
                 if not chunk:

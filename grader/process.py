@@ -92,7 +92,7 @@ class Child:
         return 1024 * int(kilobytes.stdout)
 
     def printed(self) -> str:
-        """The beginning of what worker and device process printed since `forget_printed`."""
+        """What worker and device process printed since `forget_printed`, the first and last lines."""
         text = self.device.printed() if self.device is not None else ""
         return _CLEAN_UP_WARNING.sub("", self._output.text()) + text
 

@@ -137,7 +137,7 @@ class DeviceProcess:
         return [self.channel.fileno(), self.arena]
 
     def printed(self) -> str:
-        """The beginning of what kernels and compilers printed, where the output is not inherited."""
+        """What kernels and compilers printed, the first and last lines, where the output is not inherited."""
         return self._output.text() if self._output else ""
 
     def forget_printed(self) -> None:

@@ -32,7 +32,7 @@ SECTIONS = {
 """Of the handouts' page on debugging, which explain what the emulator finds in kernels."""
 
 TOLD_CHARACTERS = 240
-LOG_LINES = 24
+LOG_LINES, LAST_LINES = 24, 3
 _MORE = re.compile(re.escape(MORE.strip()).replace(r"\{\}", r"(\d+)"))
 MAP_ROWS, MAP_COLUMNS = 8, 60
 
@@ -180,14 +180,15 @@ def _fold(table: NDArray[Any], most: int) -> NDArray[Any]:
 
 
 def first_lines(log: str) -> str:
-    """The first lines of what was printed, repeated ones once: a compiler's first error is the one to read."""
+    """The first lines of what was printed and the last few, repeated ones once: a compiler's first error matters."""
     runs = [(line, len(list(run))) for line, run in groupby(log.strip("\n").split("\n"))]
     lines = [f"{line} … ({count} times)" if count > 1 else line for line, count in runs]
     if len(lines) <= LOG_LINES:
         return "\n".join(lines)
-    left_out = _MORE.fullmatch(lines[-1])  # of an output that was not kept to its end
-    count = len(lines) - LOG_LINES + (int(left_out[1]) - 1 if left_out else 0)
-    return "\n".join([*lines[:LOG_LINES], f"… {count:,} more line{'s' if count > 1 else ''}"])
+    hidden = lines[LOG_LINES - LAST_LINES : -LAST_LINES]
+    count = sum(int(found[1]) if (found := _MORE.fullmatch(line)) else 1 for line in hidden)
+    more = f"… {count:,} more line{'s' if count > 1 else ''} …"
+    return "\n".join([*lines[: LOG_LINES - LAST_LINES], more, *lines[-LAST_LINES:]])
 
 
 def untried(results: Result) -> Iterator[RenderableType]:

@@ -1,4 +1,4 @@
-"""Of what a process prints the first whole lines are kept, and the others counted."""
+"""Of what a process prints the first and the last whole lines are kept, and the others counted."""
 
 import os
 from pathlib import Path
@@ -13,13 +13,14 @@ from grader.kept_output import KEPT_BYTES, KeptOutput
     [
         (b"", ""),
         (b"a\nb", "a\nb"),
-        (b"line\n" * 3000, "line\n" * (KEPT_BYTES // 5) + f"… {3000 - KEPT_BYTES // 5} more lines\n"),
+        (b"1234567\n" * 3000, "1234567\n" * 1024 + "… 1849 more lines\n" + "1234567\n" * 127),
+        (b"1234567\n" * 1100, "1234567\n" * 1100),
         (b"x" * KEPT_BYTES, "x" * KEPT_BYTES),
-        (b"x" * 20_000, "x" * KEPT_BYTES + "… 1 more lines\n"),
-        (b"a\n" + b"x" * 20_000 + b"\nb\n", "a\n… 2 more lines\n"),
+        (b"x" * 20_000, "x" * KEPT_BYTES),
+        (b"a\n" + b"x" * 20_000 + b"\nb\n", "a\n… 1 more lines\nb\n"),
     ],
 )
-def test_the_first_whole_lines_are_kept(printed: bytes, kept: str, tmp_path: Path) -> None:
+def test_the_first_and_the_last_whole_lines_are_kept(printed: bytes, kept: str, tmp_path: Path) -> None:
     path = tmp_path / "printed"
     path.write_bytes(printed)
     output = KeptOutput(path.open("rb"))

@@ -206,10 +206,10 @@ def test_the_output_of_a_compiler_is_shown_from_its_first_line() -> None:
 
 
 def test_of_an_output_that_was_not_kept_whole_all_lines_are_counted() -> None:
-    log = "".join(f"row {n}\n" for n in range(30)) + MORE.format(1200)
+    log = "".join(f"row {n}\n" for n in range(30)) + MORE.format(1200) + "a\nb\nc\nd\n"
     text = shown(record("s05.1", "CRASHED", "no.", log=log))
     assert "  output  row 0\n          row 1\n" in text
-    assert "          row 23\n          … 1,206 more lines\n" in text
+    assert "          row 20\n          … 1,210 more lines …\n          b\n          c\n          d\n" in text
 
 
 def test_what_passing_checks_printed_is_shown_of_one_and_named_of_several() -> None:
