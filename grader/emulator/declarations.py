@@ -8,8 +8,9 @@ import math
 import re
 from typing import NamedTuple
 
+from grader.emulator.source import numbered
+
 _BLANK = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
-_LINE = re.compile(r'\s*#\s*line\s+(\d+)(?:\s+"([^"]*)")?')
 _CONSTANT = re.compile(
     r"(?:\bconst(?:expr)?\s+(?:unsigned\s+)?\w+\s+|#\s*define\s+)(\w+)\s*=?\s*([\w\s+*/()-]+?)\s*[;,\n]"
 )
@@ -76,14 +77,8 @@ def dynamic_array(source: str, kernel: str) -> Array | None:
 def surroundings(source: str) -> dict[tuple[str, int], Surroundings]:
     """What is around each line, by file and number as #line directives give them."""
     depths, loops = _nesting(_without_comments(source))
-    found, file, number = {}, "kernel.cu", 0
-    for i, text in enumerate(_without_comments(source, keep_strings=True).split("\n")):
-        if directive := _LINE.match(text):
-            file, number = directive[2] or file, int(directive[1]) - 1
-            continue
-        number += 1
-        found[file, number] = Surroundings(depths[i], loops[i], _BARRIER.search(text) is not None)
-    return found
+    lines = numbered(_without_comments(source, keep_strings=True))
+    return {place: Surroundings(depths[i], loops[i], bool(_BARRIER.search(text))) for i, place, text in lines}
 
 
 def _nesting(text: str) -> tuple[list[int], list[tuple[int, ...]]]:

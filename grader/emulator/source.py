@@ -4,6 +4,7 @@ Rewriting keeps every line where it was, so that the compiler's messages name th
 """
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from grader.emulator import unsupported
@@ -36,15 +37,18 @@ def rewrite(source: str) -> Rewritten:
 
 def line_of(source: str, file: str, number: int) -> str:
     """The text of a line, by the numbers that #line directives give; empty when there is none."""
+    return next((text.strip() for _, place, text in numbered(source) if place == (file, number)), "")
+
+
+def numbered(source: str) -> Iterator[tuple[int, tuple[str, int], str]]:
+    """Of each line but #line directives its index in the text, file and number as those give them, and its text."""
     name, current = "kernel.cu", 0
-    for text in source.split("\n"):
+    for i, text in enumerate(source.split("\n")):
         if directive := _LINE.match(text):
             name, current = directive[2] or name, int(directive[1]) - 1
             continue
         current += 1
-        if (name, current) == (file, number):
-            return text.strip()
-    return ""
+        yield i, (name, current), text
 
 
 class _Rewriter:

@@ -44,7 +44,9 @@ std::pair<Space, uint64_t> Checker::locate(const char* address) {
     const ptrdiff_t from_static = address - static_shared_, from_dynamic = address - dynamic_shared_;
     if (launch_->memory.holds(address) || find_page(address, known_page(number_of(address))))
         return {GLOBAL, number_of(address)};
-    if (launch_->static_shared > 0 && from_static > -NEAR && from_static < NEAR)
+    // The two may lie beside one another.
+    const bool is_dynamic = from_dynamic >= 0 && from_dynamic < static_cast<ptrdiff_t>(MAX_SHARED);
+    if (!is_dynamic && launch_->static_shared > 0 && from_static > -NEAR && from_static < NEAR)
         return {STATIC_SHARED, static_cast<uint64_t>(from_static)};
     if (from_dynamic > -NEAR && from_dynamic < NEAR + static_cast<ptrdiff_t>(MAX_SHARED))
         return {DYNAMIC_SHARED, static_cast<uint64_t>(from_dynamic)};
