@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -145,10 +144,7 @@ def test_options_of_nvcc_are_understood(cache: Path) -> None:
 
 def test_cache_by_content(cache: Path) -> None:
     assert not build(STUB, "-DNOT_IMPLEMENTED(id)=").cached
-    start = time.monotonic()
-    again = build(STUB, "-DNOT_IMPLEMENTED(id)=")
-    assert again.cached
-    assert time.monotonic() - start < 0.5
+    assert build(STUB, "-DNOT_IMPLEMENTED(id)=").cached
     assert not build(STUB, "-DNOT_IMPLEMENTED(id)=return").cached
     assert not build(STUB + "\n", "-DNOT_IMPLEMENTED(id)=").cached
 
