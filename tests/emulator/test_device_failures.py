@@ -267,7 +267,7 @@ TOO_DEEP = "local arrays are too large, or recursion too deep"
         ("throw 1;", "COMPILE_ERROR", "exception"),
         ("*(volatile float*)nullptr = 1;", "OUT_OF_BOUNDS", "address 0x0"),
         ("if (i < n) out[i] = ((volatile float*)nullptr)[i];", "OUT_OF_BOUNDS", "address 0x0"),
-        ("*(volatile float*)0x7f0000000000 = 1;", "OUT_OF_BOUNDS", "0x7f0000000000"),
+        ("*(volatile float*)0x100000000000 = 1;", "OUT_OF_BOUNDS", "0x100000000000"),
         ("*(volatile float*)0xdeadbeefdeadbeef = 1;", "OUT_OF_BOUNDS", "0xdeadbeefdeadbeef"),
         ("if (i < n) out[i] = ((volatile float*)0xdeadbeefdeadbe00)[i];", "OUT_OF_BOUNDS", "0xdeadbeefdeadbe00"),
         ("volatile long far = 1l << 61; out[far] = 1;", "OUT_OF_BOUNDS", ""),
