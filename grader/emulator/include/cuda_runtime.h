@@ -25,12 +25,11 @@
 // an instrumented kernel becomes one function, in which there are no calls.
 #ifdef PAGEDLAB_INSTRUMENTED
 #define __global__ __attribute__((flatten))
-#define __noinline__
 #define noinline
 #else
 #define __global__
-#define __noinline__ __attribute__((noinline))
 #endif
+#define __noinline__  // and no attribute: the system's headers have this word as the name of one
 #define __device__
 #define __host__
 // used: others than the compiler sees write it, so that it must not shrink it or take it for a constant.
