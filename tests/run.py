@@ -54,7 +54,7 @@ SUITES = (
     Suite("bugs", 60, ("tests/bugs", "tests/kit/test_planted_bugs.py", "tests/test_debugging_page.py")),
     Suite("solutions", 190, tuple(f"tests/kit/test_{name}.py" for name in ("solutions", "starter", "nvcc", "profile"))),
     Suite("alternatives", 150, ("tests/kit/test_alternatives.py",)),
-    Suite("mutants", 120, ("tests/kit/test_mutants.py",)),
+    Suite("mutants", 150, ("tests/kit/test_mutants.py",)),
     Suite("attacks", 90, ("tests/kit/test_attacks.py", "tests/kit/test_cheats.py")),
     Suite("release", 45, ("tests/kit/test_release.py",)),
     Suite("setup", 60, ("tests/kit/test_setup.py", "tests/kit/test_readme.py")),

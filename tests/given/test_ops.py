@@ -215,7 +215,7 @@ def test_what_a_submission_lacks_is_named(engine: Callable[..., None]) -> None:
 def test_compile_errors_name_the_students_own_line(engine: Callable[..., None]) -> None:
     from pycuda.driver import CompileError
 
-    engine("[argmax]\nblock = [1]\ngrid = [1]", argmax="\n\nnonsense;\n")
+    engine("[argmax]\nblock = [1]\ngrid = [1]", argmax="\n\n__device__ int nonsense = unknown;\n")
     with pytest.raises(CompileError) as caught:
         ops.argmax(i32(1), f32(1, 1))
     assert "argmax.cu:3" in caught.value.stderr
