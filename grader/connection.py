@@ -132,10 +132,14 @@ class Connection:
                 with self._controlling():
                     seen.complete(child.device.control.observed())
         except Failure as failure:
-            raise self._found() or failure from None  # what a kernel did says more than what came of it
-        finally:
-            if (counted or checked) and self._child is child:
-                self._observe(child)
+            found = self._found()  # what a kernel did says more than what came of it
+            self._stop_observing(child, counted or checked)
+            raise found or failure from None
+        self._stop_observing(child, counted or checked)  # not after Ctrl-C: the device may be busy for ever
+
+    def _stop_observing(self, child: Child, was_instrumented: bool) -> None:
+        if was_instrumented and self._child is child:
+            self._observe(child)
 
     def _observe(self, child: Child, order: int = 0, **modes: bool) -> None:
         """Let the device begin anew to count; the time for building instrumented kernels is not the check's."""
