@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from grader.arguments import Handle
-from grader.compare import Failure
+from grader.failure import Failure
 from grader.given.requests import Completion, StepOutput
-from grader.report.text import clean_line
+from grader.text import clean_line
 
 REASONS = ("stop", "length")
 

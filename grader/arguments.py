@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from grader.compare import Failure
+from grader.failure import Failure
 from grader.given.config import LlamaConfig
 from grader.given.requests import SamplingParams
 

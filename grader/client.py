@@ -14,10 +14,10 @@ import numpy as np
 
 from grader import host_rules
 from grader.arguments import Answer, Handle, MalformedAnswer, Request
-from grader.compare import Failure
 from grader.connection import Clock, Connection
 from grader.counters import Counters
 from grader.errors import tidy
+from grader.failure import Failure
 from grader.findings import MAX_CHECKED, ORDERS, order_failure
 from grader.given.contracts import CONTRACTS, Contract
 from grader.given.launch import LaunchFile

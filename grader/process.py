@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grader.compare import Failure
+from grader.failure import Failure
 from grader.framing import receive_frame, send_frame
 from grader.kept_output import KeptOutput
 

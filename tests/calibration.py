@@ -18,7 +18,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from grader import KIT, checking, compare
+from grader import KIT, compare
+from grader.checking import api as checking
 from grader.device import choose_device
 from grader.grading import grade
 from grader.manifest import load_manifest

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import BF16, Device, Handle, Out, Worker, expect, require
-from grader.checks.draws import Array, bf16
+from grader.checking.api import BF16, Device, Handle, Out, Worker, expect, require
+from grader.checking.draws import Array, bf16
 from grader.given.config import LlamaConfig
 
 

@@ -9,8 +9,8 @@ from numpy.random import Generator
 
 from grader import oracle
 from grader.answers import Answer, expect_answers, read_completions
-from grader.checking import Handle, Sampling, Worker, expect, require
-from grader.checks.draws import Array
+from grader.checking.api import Handle, Sampling, Worker, expect, require
+from grader.checking.draws import Array
 from grader.given.config import LlamaConfig
 from grader.given.requests import SamplingParams
 from grader.oracle.sampling import draw_top_p

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 
 from grader.answers import Answer, after_pause, expect_answers, expect_tokens
-from grader.checking import Failure, Handle, Worker, require
+from grader.checking.api import Failure, Handle, Worker, require
 from grader.given.requests import SamplingParams
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import ScriptedModel

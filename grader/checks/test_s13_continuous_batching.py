@@ -11,7 +11,7 @@ from typing import Any
 from numpy.random import Generator
 
 from grader.answers import expect_counts, read_completions
-from grader.checking import Sampling, Worker, check, expect_error, require
+from grader.checking.api import Sampling, Worker, check, expect_error, require
 from grader.checks.own_contexts import expect_own_contexts
 from grader.checks.own_numbers import expect_own_numbers
 from grader.checks.serving import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from numpy.random import Generator
 
-from grader.checking import Band, Worker, check, expect_error, require
+from grader.checking.api import Band, Worker, check, expect_error, require
 from grader.checks.serving import expect_budget, expect_lean, expect_stats, greedy, new_llm, serve_exactly
 from grader.checks.shared_passes import serve_in_passes
 from grader.given.requests import SamplingParams

@@ -2,7 +2,7 @@
 
 from numpy.random import Generator
 
-from grader.checking import Handle, Worker, require
+from grader.checking.api import Handle, Worker, require
 from grader.given.tokenizer import Tokenizer
 from grader.oracle.references import ReferenceModel
 

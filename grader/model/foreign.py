@@ -18,7 +18,7 @@ import safetensors.numpy
 from grader.given.config import ConfigError, LlamaConfig
 from grader.model import MODELS, ModelError
 from grader.model.progress import progress
-from grader.oracle.model import weight_shapes
+from grader.model.weight_shapes import weight_shapes
 
 SMALL_FILES = ("config.json", "generation_config.json", "tokenizer*", "special_tokens_map.json", "*.jinja", "LICENSE*")
 INDEX = "model.safetensors.index.json"

@@ -8,7 +8,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from grader.given.config import LlamaConfig
-from grader.oracle.model import weight_shapes
+from grader.model.weight_shapes import weight_shapes
 
 SETTINGS = {
     "architectures": ["LlamaForCausalLM"],

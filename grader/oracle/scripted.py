@@ -23,7 +23,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from grader.given.config import LlamaConfig
-from grader.oracle.model import weight_shapes
+from grader.model.weight_shapes import weight_shapes
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 HIDDEN = 64

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from grader import KIT
-from grader.checking import Failure, Out, Worker
+from grader.checking.api import Failure, Out, Worker
 from grader.connection import Clock
 from grader.emulator import toolchain
 from grader.emulator.launcher import DeviceError, DeviceProcess, start_device

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from grader import KIT
-from grader.checking import StudentError, Worker
+from grader.checking.api import StudentError, Worker
 from grader.connection import Clock
 from grader.given.tokenizer import Tokenizer
 from tests.grader.submissions import COPY, write_engine

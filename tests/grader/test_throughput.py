@@ -7,8 +7,8 @@ import pytest
 
 from grader.answers import expect_answers
 from grader.checks.serving import serve_exactly
-from grader.compare import Failure
 from grader.errors import StudentError
+from grader.failure import Failure
 from grader.given.requests import SamplingParams
 from grader.oracle.scripted import ScriptedModel, scripted_model
 from grader.throughput import (

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from grader.checking import Failure, Sampling, StudentError, Worker, expect_error
+from grader.checking.api import Failure, Sampling, StudentError, Worker, expect_error
 from grader.connection import Clock
 from grader.given.requests import SamplingParams
 from tests.grader.submissions import COPY, write_engine

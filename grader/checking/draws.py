@@ -6,7 +6,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from grader.checking import BF16
+from grader.checking.api import BF16
 from grader.given.config import Llama3RopeScaling, LlamaConfig
 
 Array = NDArray[Any]
