@@ -18,7 +18,7 @@ from rich.text import Text
 
 from grader.compare import tolerance
 from grader.failure import NO_ANSWER
-from grader.kept_output import MORE
+from grader.ipc.output import MORE
 from grader.manifest import Stage
 from grader.text import clean, clean_line, join_names
 

@@ -18,7 +18,7 @@ from grader.checking.api import Failure, Out, Worker
 from grader.connection import Clock
 from grader.emulator import toolchain
 from grader.emulator.launcher import DeviceError, DeviceProcess, start_device
-from grader.framing import send_frame
+from grader.ipc.framing import send_frame
 from tests.emulator.conftest import CLIENT, Program
 from tests.grader.submissions import write_engine
 

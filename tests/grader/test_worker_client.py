@@ -13,7 +13,7 @@ from grader.checking.api import Device, Failure, Handle, InOut, Out, StudentErro
 from grader.checking.draws import Array
 from grader.connection import Clock
 from grader.findings import MAX_CHECKED
-from grader.framing import encode_header, pack_frame
+from grader.ipc.framing import encode_header, pack_frame
 from tests.grader.submissions import COPY, write_engine
 
 Launch = Callable[..., Any]
