@@ -7,9 +7,10 @@ and what a wrong token is, when it is known from somewhere.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from given.requests import Completion, StepOutput
+
 from grader.arguments import Handle
 from grader.failure import Failure
-from grader.given.requests import Completion, StepOutput
 from grader.text import clean_line
 
 REASONS = ("stop", "length")

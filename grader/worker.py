@@ -318,7 +318,6 @@ def main() -> None:
     connection = socket.socket(fileno=int(sys.argv[1]))
     connection.set_inheritable(False)
     load_package("grader", GRADER)
-    load_package("given", GRADER / "given")
     emulated = sys.argv[2] == "emulated"
     if emulated:
         sys.path.insert(0, str(GRADER / "emulator" / "client"))

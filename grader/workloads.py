@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from given.config import LlamaConfig
+from given.requests import SamplingParams
 from numpy.random import Generator
 
 from grader import oracle
@@ -24,8 +26,6 @@ from grader.arguments import BF16, Out
 from grader.client import Worker
 from grader.compare import expect
 from grader.failure import Failure
-from grader.given.config import LlamaConfig
-from grader.given.requests import SamplingParams
 from grader.model.weight_shapes import weight_shapes
 from grader.oracle.model import LlamaOracle
 from grader.oracle.streams import expect_stream

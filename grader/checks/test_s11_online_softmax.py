@@ -2,6 +2,7 @@
 
 import hypothesis.strategies as st
 import numpy as np
+from given.launch import LaunchFile
 from numpy.random import Generator
 
 from grader import oracle
@@ -12,7 +13,6 @@ from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model
 from grader.checks.requested import expect_requested_once
 from grader.checks.walking import LONGEST, expect_decoded_in_model
-from grader.given.launch import LaunchFile
 from grader.oracle.references import ReferenceModel
 
 FLASH, DECODE = "flash_attention", "flash_decode_attention"

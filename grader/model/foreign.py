@@ -14,8 +14,8 @@ import ml_dtypes
 import numpy as np
 import safetensors
 import safetensors.numpy
+from given.config import ConfigError, LlamaConfig
 
-from grader.given.config import ConfigError, LlamaConfig
 from grader.model import MODELS, ModelError
 from grader.model.progress import progress
 from grader.model.weight_shapes import weight_shapes

@@ -1,6 +1,6 @@
 """Names and shapes of a Llama model's weights."""
 
-from grader.given.config import LlamaConfig
+from given.config import LlamaConfig
 
 
 def weight_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:

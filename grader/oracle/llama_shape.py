@@ -5,9 +5,9 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+from given.config import LlamaConfig
 from safetensors.numpy import save_file
 
-from grader.given.config import LlamaConfig
 from grader.model.weight_shapes import weight_shapes
 
 SETTINGS = {

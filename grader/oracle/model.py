@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
+from given.config import LlamaConfig
 from numpy.typing import ArrayLike, NDArray
 
-from grader.given.config import LlamaConfig
 from grader.model.weight_shapes import weight_shapes
 from grader.oracle import operations as reference
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from given.contracts import CONTRACTS
 from rich.text import Text
 
 from grader import UsageError
 from grader.connection import Clock
 from grader.device import choose_device
-from grader.given.contracts import CONTRACTS
 from grader.manifest import Check, Manifest, Stage, load_manifest
 from grader.profile.launches import FIRST_SECONDS, Launched, ProfilingWorker, Rehearsal
 from grader.profile.page import page

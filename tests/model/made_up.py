@@ -9,9 +9,9 @@ import gguf
 import ml_dtypes
 import numpy as np
 import safetensors.numpy
+from given.config import LlamaConfig
 from numpy.typing import NDArray
 
-from grader.given.config import LlamaConfig
 from grader.model.gguf_model import hugging_face_name
 from grader.model.weight_shapes import weight_shapes
 
