@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from grader.answers import expect_answers
-from grader.checks.serving import serve_exactly
+from grader.checks.support.llm import serve_exactly
 from grader.errors import StudentError
 from grader.failure import Failure
 from grader.given.requests import SamplingParams
