@@ -49,8 +49,8 @@ class Course:
     def stage(self, bodies: list[str], requires: tuple[str, ...] = (), **options: Any) -> None:
         """The next stage; the first check is its task, which the others need, and those of the required stages."""
         stage_id = f"s{len(self.stages):02}"
-        needs = [f"{stage_id}.1", *(f"{other}.1" for other in requires)]
-        checks = [{"id": f"{stage_id}.{i}", "points": 1, "needs": needs, **options} for i in range(1, len(bodies) + 1)]
+        runs = [f"{stage_id}.1", *(f"{other}.1" for other in requires)]
+        checks = [{"id": f"{stage_id}.{i}", "points": 1, "runs": runs, **options} for i in range(1, len(bodies) + 1)]
         functions = [
             f'@check("{check["id"]}")\ndef f{i}(worker, emulator, rng):\n    """Check {i}."""\n    {body}\n'
             for i, (check, body) in enumerate(zip(checks, bodies, strict=True))
@@ -60,7 +60,7 @@ class Course:
         files = ["kernels/vector_add.cu", "vector_add.py"]
         self.stages.append(
             {"id": stage_id, "title": "T", "handout": f"{stage_id[1:]}-x.md", "kind": "host", "points": len(bodies),
-             "files": files, "requires": list(requires), "check": checks}
+             "files": files, "task": [{"id": f"{stage_id}.1"}], "check": checks}
         )  # fmt: skip
 
     def grade(self, body: str = COPY, python: str = ECHO, checks: tuple[str, ...] = ()) -> Outcome:
