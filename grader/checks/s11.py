@@ -27,7 +27,7 @@ from grader.oracle.references import ReferenceModel
 
 FLASH, DECODE = "flash_attention", "flash_decode_attention"
 LONG, SHARED = 16_384, 48 << 10
-"""Keys whose scores, 64 KB, do not fit into so many bytes of shared memory."""
+"""This many keys, whose scores of 64 KB do not fit into this many bytes of shared memory."""
 CONTEXTS = (5,), (0,), (1, 0, 40), (15, 16, 17, 31, 32, 33), (63, 64, 65), (127, 128, 129, 2), (400, 255), ()
 LARGEST_SHARE = 1.1
 """How often a key or a value may be requested per query head, and an output stored."""

@@ -39,7 +39,7 @@ def cumulated(lengths: Sequence[int]) -> Array:
 def draw_packed(
     rng: Generator, lengths: Sequence[tuple[int, int]], heads: int, kv_heads: int, head_dim: int
 ) -> list[Array]:
-    """q, k, v, cu_seqlens_q and cu_seqlens_k of sequences with so many (queries, keys)."""
+    """q, k, v, cu_seqlens_q and cu_seqlens_k of sequences with these numbers of (queries, keys)."""
     starts = [cumulated(counts) for counts in ([queries for queries, _ in lengths], [keys for _, keys in lengths])]
     q, k, v = draw_attention(rng, int(starts[0][-1]), int(starts[1][-1]), heads, kv_heads, head_dim)
     return [q, k, v, *starts]

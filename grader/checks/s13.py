@@ -160,7 +160,7 @@ def aborts(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     llm = new_llm(worker, model.folder, max_num_seqs=2, max_model_len=64)
     abort = partial(worker.call, llm.method("abort"))
     expect_error(partial(abort, "nobody"), "UnknownRequest")
-    aborted = {0: 1, 2: 0, 3: 3, 6: 0, 7: 0}  # after so many tokens; 2, 6 and 7 wait for one of the two slots
+    aborted = {0: 1, 2: 0, 3: 3, 6: 0, 7: 0}  # after this many tokens; 2, 6 and 7 wait for one of the two slots
     for _ in range(2):  # the ids of ended requests are free again
         trace = [greedy(f"r{i}", model.prompt(rng, 3 + i), 10, abort_after=aborted.get(i)) for i in range(9)]
         seen = serve_exactly(worker, llm, trace, model)

@@ -43,8 +43,8 @@ SLOTS = 2 * CAP_ROWS + 2
 def expect_pool_held(seen: Observed, trace: Trace, num_blocks: int, block_size: int = 16) -> None:
     """At no time did the requests that went on need more blocks than there are.
 
-    Whoever gets a token in two steps in a row holds its prompt and its tokens but the newest between them. Those that
-    end or pause are not counted, since they may give their blocks back within the step.
+    A request that gets a token in two steps in a row holds its prompt and its tokens but the newest between them.
+    Those that end or pause are not counted, since they may give their blocks back within the step.
     """
     stored = {request.id: len(request.prompt) - 1 for request in trace}
     for number, (outputs, following) in enumerate(pairwise(seen.steps)):

@@ -18,17 +18,17 @@ class Mutant:
     """What a student might write, and the check that must catch it."""
 
     id: str
-    """`m…` are rows of the catalogue of real mistakes, the others are their relatives."""
+    """A name; `m…` are rows of the catalogue of real mistakes, the others are their relatives."""
     file: str
     """Path below solutions/engine/."""
     find: str
-    """Text that occurs in the file exactly once,"""
+    """A text that occurs in the file exactly once."""
     replace: str
-    """and what it becomes."""
+    """What `find` becomes."""
     check: str
-    """Id of the check that must fail,"""
+    """Id of the check that must fail."""
     verdict: str
-    """with this verdict."""
+    """Verdict of that check."""
     hint: str
     """What the mistake is."""
     also: list[str] = field(default_factory=list)

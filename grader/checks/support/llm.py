@@ -33,13 +33,13 @@ def new_llm(worker: Worker, folder: Path, **options: int) -> Handle:
 
 
 def greedy(name: str, prompt: Sequence[int], tokens: int, **fields: Any) -> Request:
-    """A request for exactly so many of the most probable tokens; fields are a Request's."""
+    """A request for exactly `tokens` tokens, each the most probable; fields are a Request's."""
     params = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True)
     return Request(name, tuple(prompt), params, tokens, **fields)
 
 
 def ending(name: str, prompt: Sequence[int], tokens: int, most: int = 100) -> Request:
-    """A request whose answer ends with an end-of-sequence token after so many; max_tokens is `most`."""
+    """A request that gets `tokens` tokens, the last of them an end-of-sequence token; max_tokens is `most`."""
     return Request(name, tuple(prompt), SamplingParams(temperature=0.0, max_tokens=most), tokens)
 
 

@@ -23,7 +23,7 @@ SPARE_PRODUCTS = 1.05
 SPARE_LOADS = 3
 """How often keys and values may be requested per query head: queries and sums may be read as often as those."""
 OTHER_BYTES = 64
-"""What all kernels but attention may load, and store, for a token: so many hidden states for each layer."""
+"""What all kernels but attention may load, and store, for a token: this many hidden states for each layer."""
 LARGEST_COPY = 0.25
 """How much may be stored or copied besides, as a part of the keys and values of the context."""
 

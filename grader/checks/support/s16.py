@@ -17,15 +17,15 @@ from grader.oracle.streams import expect_stream
 from grader.trace import BF16_BYTES, Trace, kv_bytes_per_token
 
 MODEL_LEN = 512
-"""Tokens of a contiguous row: a request may become so long."""
+"""Tokens of a contiguous row, the longest that a request may become."""
 KV_ROWS = 6
-"""The cache of the engine under test has the memory of so many rows,"""
+"""Contiguous rows that would take the memory of the cache of the engine under test."""
 CAP_ROWS = 22
-"""and the cap leaves room for so many beside the weights: what is more than the cache is for all else in a step."""
+"""Contiguous rows for which the cap leaves room beside the weights: KV_ROWS for the cache, the rest for steps."""
 STEPS = 8
-"""So many decode steps are counted, of all requests together."""
+"""Decode steps that are counted, of all requests together."""
 WARM_UP = 2
-"""So many more come before: whatever is made once is made there."""
+"""Decode steps before those: what is made once is made there."""
 BLOCK_TABLES = 4
 """Index of the tables among paged_attention's arrays."""
 
@@ -42,7 +42,7 @@ def device_cap(model: ScriptedModel) -> int:
 
 
 def crowded_trace(rng: Generator, model: ScriptedModel, requests: int) -> Trace:
-    """Requests with short answers, which nobody can know: each has a max_tokens as large as the context allows."""
+    """Requests with short answers, which a scheduler can't know: each has the largest max_tokens that fits."""
     trace = []
     for index in range(requests):
         length, tokens = int(rng.integers(1, 21)), int(rng.integers(8, 25))
