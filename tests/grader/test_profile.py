@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from grader.checking.api import BF16, Out, Worker
-from grader.checks.parallelism import expect_parallel
+from grader.checks.support.parallelism import expect_parallel
 from grader.cli import main
 from grader.connection import Clock
 from grader.counters import Profile, Site, WarpRequest
