@@ -18,7 +18,7 @@ BLAS_THREADS = (
 )
 """How many threads a matrix product in NumPy takes, for each of the libraries that NumPy may be built with."""
 
-# Ours are small: further threads would only spin, on cores that the emulated GPU needs. BLAS reads this once, when NumPy
+# Ours are small: more threads would only spin, on cores that the emulated GPU needs. BLAS reads this once, when NumPy
 # is imported, which no module does before this one. What the user set holds.
 for _name in BLAS_THREADS:
     os.environ.setdefault(_name, "1")

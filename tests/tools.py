@@ -1,7 +1,10 @@
-"""What a test does when a tool that it needs is missing: skip and say so, or fail under REQUIRE_TOOLS=1."""
+"""What tests need of the machine: tools, without which they skip and say so, or fail under REQUIRE_TOOLS=1; Ctrl-C."""
 
 import os
 import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -22,3 +25,16 @@ def not_run(name: str, install: str) -> None:
     if os.environ.get("REQUIRE_TOOLS") == "1":
         pytest.fail(message)
     pytest.skip(message)
+
+
+@contextmanager
+def ctrl_c_enabled() -> Iterator[None]:
+    """Let SIGINT interrupt this process and what it starts meanwhile.
+
+    A shell ignores SIGINT for the jobs that a script runs in the background, and all processes below inherit that.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
