@@ -1,4 +1,4 @@
-"""What tests need of the machine: tools, without which they skip and say so, or fail under REQUIRE_TOOLS=1; Ctrl-C."""
+"""What tests need of the machine: tools, without which they skip and say so, or fail under REQUIRE_TOOLS=1; signals."""
 
 import os
 import shutil
@@ -28,13 +28,16 @@ def not_run(name: str, install: str) -> None:
 
 
 @contextmanager
-def ctrl_c_enabled() -> Iterator[None]:
-    """Let SIGINT interrupt this process and what it starts meanwhile.
+def interrupts_enabled() -> Iterator[None]:
+    """Let SIGINT and SIGHUP end this process and what it starts meanwhile.
 
-    A shell ignores SIGINT for the jobs that a script runs in the background, and all processes below inherit that.
+    A shell ignores SIGINT for the jobs that a script runs in the background, nohup ignores SIGHUP, and all processes
+    below inherit that.
     """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -27,7 +27,7 @@ from grader.profile.page import page
 from grader.profile.pictures import bank_picture, sector_picture
 from grader.profile.table import kernel_table
 from tests.grader.submissions import write_engine
-from tests.tools import ctrl_c_enabled
+from tests.tools import interrupts_enabled
 
 WRONG = """#include <cuda_bf16.h>
 // a kernel of <script>alert("head")</script> &amp; others
@@ -206,7 +206,7 @@ def test_ctrl_c_does_not_wait_for_an_endless_kernel(
 
     monkeypatch.setattr(ProfilingWorker, "_launch", interrupted)
     write_engine(tmp_path, ENDLESS)
-    with ctrl_c_enabled():
+    with interrupts_enabled():
         assert profile(capsys, tmp_path, "--stage", 0, "--html", tmp_path / "page.html") == (130, "", "")
 
 

@@ -13,7 +13,7 @@ import pytest
 from grader import KIT
 from grader.interrupts import interruptible
 from tests.grader.submissions import write_engine
-from tests.tools import ctrl_c_enabled
+from tests.tools import interrupts_enabled
 
 HANG = "import time\nprint('begun')\ndef vector_add(x, y):\n    time.sleep(600)\n"
 
@@ -22,7 +22,7 @@ def grading(folder: Path, *before: str) -> tuple["subprocess.Popen[str]", str]:
     """A grading that waits in its second check, and what it printed; `before` are words before its command."""
     write_engine(folder, vector_add=HANG)
     command = [*before, sys.executable, "-m", "grader", "grade", str(folder), "--stage", "0", "--device", "cpu"]
-    with ctrl_c_enabled():
+    with interrupts_enabled():
         process = subprocess.Popen(command, cwd=KIT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     shown = next(line for line in process.stdout if line.startswith("s00.1"))
@@ -54,7 +54,7 @@ def test_what_was_ignored_at_the_start_stays_ignored(tmp_path: Path) -> None:
 
 def test_ctrl_c_stops_what_ends_by_itself() -> None:
     stopped = threading.Event()
-    with ctrl_c_enabled():
+    with interrupts_enabled():
         with interruptible(stopped.set):
             os.kill(os.getpid(), signal.SIGINT)
             assert stopped.is_set()
@@ -64,7 +64,7 @@ def test_ctrl_c_stops_what_ends_by_itself() -> None:
 
 
 def test_an_ignored_ctrl_c_stops_nothing() -> None:
-    with ctrl_c_enabled():
+    with interrupts_enabled():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         with interruptible(lambda: pytest.fail("it was stopped")):
             os.kill(os.getpid(), signal.SIGINT)
