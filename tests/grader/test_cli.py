@@ -2,10 +2,8 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ from grader.plugin import collection_error
 from tests.grader.submissions import COPY, write_engine
 
 ECHO = "def vector_add(x, y):\n    return x + 0\n"
-HANG = "import time\nprint('begun')\ndef vector_add(x, y):\n    time.sleep(600)\n"
 
 
 def say(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -259,22 +256,7 @@ def test_a_failure_tells_how_to_repeat_it(tmp_path: Path) -> None:
     assert shown.stdout.splitlines()[:4] == ["grade", str(folder), "--device", "cpu"], shown.stderr
 
 
-# The grader's own end
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_is_130_and_shows_what_was_graded(tmp_path: Path, number: signal.Signals) -> None:
-    write_engine(tmp_path, vector_add=HANG)
-    command = [sys.executable, "-m", "grader", "grade", str(tmp_path), "--stage", "0", "--device", "cpu"]
-    process = subprocess.Popen(command, cwd=KIT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert process.stdout is not None
-    shown = next(line for line in process.stdout if line.startswith("s00.1"))
-    time.sleep(1)
-    process.send_signal(number)
-    shown += process.communicate(timeout=20)[0]
-    assert process.returncode == 130
-    assert "interrupted" in shown
-    assert "Traceback" not in shown
+# Faults of the grader's own
 
 
 def test_a_fault_of_the_grader_is_3_and_a_file(
