@@ -24,5 +24,5 @@ help::
 	@echo "make starter              write starter/ anew from solutions/ (files you changed there are kept)"
 	@echo "make release              write dist/pagedlab-VERSION.zip for students"
 	@echo "make test-all             make test and the slow suites"
-	@echo "make calibrate            measure this machine's GPU with solutions/ and write it into grader/thresholds.toml"
+	@echo "make calibrate            measure this machine's GPU with solutions/ and write it into grader/throughput/thresholds.toml"
 	@echo "make verify-references    recompute the reference outputs with transformers (installs torch; MODEL=smollm2-135m)"

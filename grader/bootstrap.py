@@ -102,7 +102,7 @@ def install(wanted: list, extras: list) -> None:
     command = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--progress-bar", "off"]
     command += ["--constraint", os.path.join(KIT, "constraints.txt"), *wanted]
     run(command, "installing the packages failed; check the network, then run `make setup` again.")
-    command = [PYTHON, "-c", "from grader.emulator.toolchain import runtime_library; runtime_library()"]
+    command = [PYTHON, "-c", "from grader.emulator.compiler.toolchain import runtime_library; runtime_library()"]
     run(command, "the C++ compiler could not build the emulator; its messages stand above.")
 
 

@@ -14,18 +14,19 @@ import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from grader import VERSION, UsageError, release
+from grader import VERSION, UsageError
 from grader.device import NothingToGradeOn, choose_device, has_compiled
+from grader.emulator.run import add_run
+from grader.grading.places import Places
+from grader.grading.submission import MalformedSubmission
 from grader.manifest import Check, Manifest, Stage
 from grader.model import DEFAULT_MODEL, GRADED_MODEL, find_model
 from grader.model.command import run_model
-from grader.places import Places
 from grader.profile.command import add_profile
-from grader.run import add_run
+from grader.release import release
 from grader.serving.chat import run_chat, run_generate
 from grader.serving.engine import EngineError
 from grader.serving.serve import run_serve
-from grader.submission import MalformedSubmission
 from grader.text import clean_line
 
 
@@ -72,8 +73,8 @@ def _parser() -> argparse.ArgumentParser:
     update = commands.add_parser("update", help="take a new release of the kit")
     update.set_defaults(run=release.run_update)
     update.add_argument("source", metavar="ZIP")
-    if importlib.util.find_spec("grader.starter"):  # not part of the student release
-        from grader.starter import run_starter
+    if importlib.util.find_spec("grader.release.starter"):  # not part of the student release
+        from grader.release.starter import run_starter
 
         starter = commands.add_parser("starter", help="write starter/ anew from solutions/")
         starter.set_defaults(run=run_starter)
@@ -81,8 +82,8 @@ def _parser() -> argparse.ArgumentParser:
         pack = commands.add_parser("release", help="make the student release")
         pack.set_defaults(run=release.run_release)
         pack.add_argument("--into", default="dist", metavar="FOLDER")
-    if importlib.util.find_spec("grader.calibrate"):  # nor is this
-        from grader.calibrate import add_calibrate
+    if importlib.util.find_spec("grader.throughput.calibrate"):  # nor is this
+        from grader.throughput.calibrate import add_calibrate
 
         add_calibrate(commands)
     return parser
@@ -136,7 +137,7 @@ def _count(least: int) -> Callable[[str], int]:
 
 def run_grade(options: argparse.Namespace) -> int:
     """`grade`: what the module's docstring says."""
-    from grader.grading import grade, titles
+    from grader.grading.grading import grade, titles
     from grader.manifest import load_manifest
     from grader.report.results import write_results
     from grader.report.terminal import Terminal

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from grader.emulator import toolchain
+from grader.emulator.compiler import toolchain
 
 PROBE = "import pycuda.driver as driver; driver.init(); print('GPU', driver.Device(0).name())"
 PROBE_SECONDS = 60

@@ -18,11 +18,12 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from grader import KIT, compare
+from grader import KIT
 from grader.checking import api as checking
 from grader.device import choose_device
 from grader.failure import Failure
-from grader.grading import grade
+from grader.grading.grading import grade
+from grader.judge import compare
 from grader.manifest import load_manifest
 from grader.report.terminal import Terminal
 from tests.kit.mutants import Mutant, load_mutants

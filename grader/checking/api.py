@@ -11,7 +11,7 @@ A check draws its inputs, makes calls through the fixture `worker` (or `emulator
 Fixtures: `worker` runs on the graded device, `emulator` always on the emulator, `rng` is a NumPy generator seeded by
 the run and the check, `tiny` is the stored model with its prompts and references, `shared_folder` is an empty folder
 whose files the submission may read, `device_kind` is "cpu" or "gpu", `expect_band(workload, part)` holds the time of a
-workload (grader/workloads.py) on a GPU against the kit's engine.
+workload (grader/throughput/workloads.py) on a GPU against the kit's engine.
 """
 
 from collections.abc import Callable
@@ -19,14 +19,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from grader.arguments import BF16, Device, Handle, InOut, Out, Sampling, Sparse
-from grader.client import Worker
-from grader.compare import Expected, expect, expect_rows
-from grader.counters import Counters
-from grader.errors import StudentError
+from grader.checking.properties import property_check
 from grader.failure import Failure
-from grader.observation import GemmCall, KernelCount, Observed
-from grader.properties import property_check
+from grader.judge.compare import Expected, expect, expect_rows
+from grader.observe.counters import Counters
+from grader.observe.device_activity import GemmCall, KernelCount, Observed
+from grader.worker.arguments import BF16, Device, Handle, InOut, Out, Sampling, Sparse
+from grader.worker.client import Worker
+from grader.worker.student_errors import StudentError
 
 __all__ = [
     "BF16",

@@ -11,7 +11,7 @@ from numpy.random import Generator
 from grader import oracle
 from grader.checking.api import BF16, Expected, Failure, Out, Worker, check, expect, expect_error, expect_rows, require
 from grader.checking.draws import Array, floats
-from grader.compare import brackets
+from grader.judge.compare import brackets
 from grader.oracle.model import Reference
 from grader.oracle.references import ReferenceModel, variant_model
 

@@ -14,7 +14,6 @@ from given.requests import SamplingParams
 from given.tokenizer import Tokenizer
 from numpy.random import Generator
 
-from grader.answers import expect_counts, read_completions
 from grader.checking.api import Band, Sampling, Worker, check, expect_error, require
 from grader.checks.support.llm import (
     Meddler,
@@ -33,8 +32,9 @@ from grader.checks.support.shared_passes import serve_in_passes
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import ScriptedModel, scripted_model
 from grader.oracle.streams import expect_stream
-from grader.throughput import drive, expect_fair, expect_lengths, expect_no_starvation
-from grader.trace import Request, skewed_trace
+from grader.traces.answers import expect_counts, read_completions
+from grader.traces.drive import drive, expect_fair, expect_lengths, expect_no_starvation
+from grader.traces.trace import Request, skewed_trace
 
 SLOTS = 4
 FLAT: Mapping[str, Any] = {"temperature": 1e5, "max_tokens": 24, "ignore_eos": True}

@@ -29,8 +29,8 @@ from grader.checks.support.s16 import (
 from grader.checks.support.shared_passes import serve_in_passes
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import scripted_model
-from grader.throughput import Observed, drive, expect_at_most, expect_decode_steps, expect_other_steps, expect_running
-from grader.trace import Request, Trace
+from grader.traces.drive import Observed, drive, expect_at_most, expect_decode_steps, expect_other_steps, expect_running
+from grader.traces.trace import Request, Trace
 
 FLAT: Mapping[str, Any] = {"temperature": 1e5, "ignore_eos": True}
 """Each of the scripted model's 1,024 tokens is as probable as any other."""

@@ -16,7 +16,7 @@ import time
 from typing import Any
 
 from grader import KIT
-from grader.emulator.toolchain import remove_unfinished
+from grader.emulator.compiler.toolchain import remove_unfinished
 from grader.ipc.framing import ProtocolError, receive_frame, send_frame
 from grader.ipc.output import KeptOutput
 
@@ -116,7 +116,7 @@ class DeviceProcess:
         passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
         with client_end, control_end:
             self.process = subprocess.Popen(
-                [sys.executable, "-E", "-s", "-B", "-m", "grader.emulator.device", *arguments],
+                [sys.executable, "-E", "-s", "-B", "-m", "grader.emulator.device.process", *arguments],
                 cwd=KIT,
                 env=passed_on | {"LC_ALL": "C.UTF-8", "PAGEDLAB_DEBUG_KERNELS": str(int(debug))},
                 stdin=subprocess.DEVNULL,

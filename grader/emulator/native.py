@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from grader.emulator.toolchain import HEADERS, CompileError, Module, compile_module, is_guard, runtime_library
+from grader.emulator.compiler.toolchain import HEADERS, CompileError, Module, compile_module, is_guard, runtime_library
 
 MAX_ARGUMENTS = 64
 MAX_REPORTS = 64
@@ -58,7 +58,7 @@ class Counters(ctypes.Structure):
 
     @classmethod
     def unpacked(cls, packed: bytes, num_pointers: int) -> dict[str, Any]:
-        """The fields of grader.counters.Counters of what `packed` gave."""
+        """The fields of grader.observe.counters.Counters of what `packed` gave."""
         counters = cls.from_buffer_copy(packed.ljust(ctypes.sizeof(cls), b"\0"))
         counts = {name: getattr(counters, name) for name, *_ in cls._fields_}
         return {**counts, "arguments": [list(pair) for pair in counters.arguments[:num_pointers]]}

@@ -29,7 +29,8 @@ def run_model(options: argparse.Namespace) -> int:
 
 def bring(name: str, models: Path = MODELS) -> Path:
     """The folder below `models` that holds the model `name`, brought there if need be. Raises ModelError."""
-    from grader.model import foreign, smollm2
+    from grader.model import hugging_face as foreign
+    from grader.model import smollm2
 
     models.mkdir(exist_ok=True)
     target = models / foreign.short_name(name)
@@ -68,7 +69,7 @@ def adopt(source: Path, target: Path) -> Path:
 
     Raises ModelError.
     """
-    from grader.model import foreign
+    from grader.model import hugging_face as foreign
 
     foreign.check(source)
     if target.exists() and target.resolve() == source:

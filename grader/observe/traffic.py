@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from math import ceil, prod
 
-from grader.counters import Profile, Site, WarpRequest
+from grader.observe.counters import Profile, Site, WarpRequest
 
 SECTOR = 32
 WORD = 4

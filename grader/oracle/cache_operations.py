@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from grader.compare import Expected
+from grader.judge.compare import Expected
 from grader.oracle.operations import BF16, Array, attention
 
 

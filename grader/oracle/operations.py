@@ -1,8 +1,8 @@
 """One reference per operation: float64 arithmetic on the inputs that a kernel gets, and the error each value may have.
 
-The tolerances are the contract's ("Numerics" in DESIGN.md) and live in `grader.compare`; a function here supplies what
-they need: the result and the sum of the absolute values of what is added up for it. Nothing here warns or raises for
-infinities, NaN or sizes of 0: a kernel meets them too.
+The tolerances are the contract's ("Numerics" in DESIGN.md) and live in `grader.judge.compare`; a function here
+supplies what they need: the result and the sum of the absolute values of what is added up for it. Nothing here
+warns or raises for infinities, NaN or sizes of 0: a kernel meets them too.
 """
 
 import ml_dtypes
@@ -10,7 +10,7 @@ import numpy as np
 from given.config import Llama3RopeScaling, LlamaConfig
 from numpy.typing import DTypeLike, NDArray
 
-from grader.compare import (
+from grader.judge.compare import (
     Expected,
     attention_allowed,
     bf16_allowed,

@@ -5,8 +5,8 @@ from given.requests import SamplingParams
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from grader.compare import Expected, softmax_allowed
-from grader.patterns import Values
+from grader.judge.compare import Expected, softmax_allowed
+from grader.judge.patterns import Values
 
 SMALLEST_SHARE = 1e-4
 """Of a token that top-p may cut off; the running sum has an error of 2^-15 when it is kept in float32."""

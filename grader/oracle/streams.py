@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grader.compare import row_errors
 from grader.failure import Failure
+from grader.judge.compare import row_errors
+from grader.judge.patterns import Values
 from grader.oracle.model import HUGGING_FACE_BF16, Floats, LlamaOracle
-from grader.patterns import Values
 
 TOKEN_FACTOR = 10.0
 MEAN_FACTOR = 0.05

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from grader.arguments import Out
 from grader.checking.draws import bf16, floats
-from grader.client import Worker
-from grader.connection import Clock
-from grader.counters import Counters, Profile
 from grader.failure import Failure
 from grader.manifest import Check
+from grader.observe.counters import Counters, Profile
+from grader.worker.arguments import Out
+from grader.worker.client import Worker
+from grader.worker.connection import Clock
 
 PATIENCE = 3.0
 """Deadlines are this much longer, since instrumented kernels are slower."""

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from grader.counters import Profile, Site
+from grader.observe.counters import Profile, Site
 from grader.observe.traffic import NOTABLE, SECTOR, Totals, advice, by_line, totals
 from grader.profile.launches import Launched
 from grader.profile.pictures import bank_picture, sector_picture

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from html import escape
 from itertools import pairwise
 
-from grader.counters import WarpRequest
+from grader.observe.counters import WarpRequest
 from grader.observe.traffic import SECTOR, WORD
 
 BANKS = 32

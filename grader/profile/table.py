@@ -7,7 +7,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from grader.counters import Profile
+from grader.observe.counters import Profile
 from grader.observe.traffic import POOR, Totals, advice, by_line, totals
 from grader.report.summary import cut
 from grader.text import clean, clean_line

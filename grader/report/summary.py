@@ -16,9 +16,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from grader.compare import tolerance
 from grader.failure import NO_ANSWER
 from grader.ipc.output import MORE
+from grader.judge.compare import tolerance
 from grader.manifest import Stage
 from grader.text import clean, clean_line, join_names
 

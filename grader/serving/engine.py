@@ -11,12 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from grader import UsageError, worker
+from grader import UsageError
 from grader.device import choose_device
-from grader.errors import student_error
+from grader.grading.stubs import find_stubs
+from grader.grading.submission import engine_folder
 from grader.manifest import load_manifest
-from grader.stubs import find_stubs
-from grader.submission import engine_folder
+from grader.worker import main as worker
+from grader.worker.student_errors import student_error
 
 LLM_TASK = "s13.2"
 """The stub of the class LLM."""

@@ -22,9 +22,9 @@ import ml_dtypes
 import numpy as np
 
 from grader import KIT
-from grader.emulator.device import Device
+from grader.emulator.compiler.toolchain import compile_module, compiler
+from grader.emulator.device.process import Device
 from grader.emulator.native import LoadedModule
-from grader.emulator.toolchain import compile_module, compiler
 
 RUNS = 7
 ARENA_BYTES = 64 << 30

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from grader.emulator.toolchain import compile_module
+from grader.emulator.compiler.toolchain import compile_module
 from tests.conformance.cases import ALONE, CASES
 from tests.conformance.devices import Outcome, run_emulated
 from tests.conformance.table import OPTIONS, Case, errors, source

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from grader.emulator.toolchain import compile_module
+from grader.emulator.compiler.toolchain import compile_module
 from tests.conformance.distance import distance
 from tests.conformance.formulas import Formulas
 from tests.conformance.numerics import FORMULAS, MODULES

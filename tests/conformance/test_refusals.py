@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader.emulator.source import SourceError, rewrite
+from grader.emulator.compiler.rewriter import SourceError, rewrite
 
 STATEMENTS = [
     ("wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;", "wmma", "tensor cores", "loops"),

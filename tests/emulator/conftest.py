@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.emulator import toolchain
+from grader.emulator.compiler import toolchain
 
 KIT = Path(__file__).resolve().parents[2]
 CLIENT = KIT / "grader" / "emulator" / "client"

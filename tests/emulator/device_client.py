@@ -117,7 +117,7 @@ def start_device(capacity: int = 4 << 30, cores: int = 2) -> Iterator[DeviceClie
     file = os.memfd_create("device-memory")
     os.ftruncate(file, ARENA_BYTES)
     descriptors = [theirs.fileno(), its_control.fileno(), file]
-    command = [sys.executable, "-E", "-s", "-B", "-m", "grader.emulator.device", *map(str, descriptors)]
+    command = [sys.executable, "-E", "-s", "-B", "-m", "grader.emulator.device.process", *map(str, descriptors)]
     process = subprocess.Popen([*command, str(ARENA_BYTES), str(capacity), str(cores)], cwd=KIT, pass_fds=descriptors)
     theirs.close()
     its_control.close()

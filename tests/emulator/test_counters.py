@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from grader.counters import Counters, Profile, Site
+from grader.observe.counters import Counters, Profile, Site
 from tests.emulator.device_client import DeviceClient, start_device
 
 STRIDED = """

@@ -15,10 +15,10 @@ import pytest
 
 from grader import KIT
 from grader.checking.api import Failure, Out, Worker
-from grader.connection import Clock
-from grader.emulator import toolchain
+from grader.emulator.compiler import toolchain
 from grader.emulator.launcher import DeviceError, DeviceProcess, start_device
 from grader.ipc.framing import send_frame
+from grader.worker.connection import Clock
 from tests.emulator.conftest import CLIENT, Program
 from tests.grader.submissions import write_engine
 

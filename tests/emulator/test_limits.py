@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from grader.emulator.limits import limited
-from grader.emulator.toolchain import CompileError, compile_module
+from grader.emulator.compiler.limits import limited
+from grader.emulator.compiler.toolchain import CompileError, compile_module
 from tests.emulator.device_client import start_device
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grader.emulator import lint
-from grader.emulator.toolchain import CompileError, compile_module
+from grader.emulator.compiler import lint
+from grader.emulator.compiler.toolchain import CompileError, compile_module
 from tests.emulator.device_client import CompileFailed, start_device
 from tests.emulator.test_counters import count
 

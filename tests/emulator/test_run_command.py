@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from grader import KIT
-from grader.emulator import toolchain
+from grader.emulator.compiler import toolchain
 from tests.tools import interrupts_enabled
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -194,7 +194,7 @@ def test_ctrl_c_ends_the_script_and_its_kernels(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=20)  # until the device process has closed its output as well
     assert process.returncode == 130
     assert errors.count("Traceback") <= 1
-    assert "grader/run.py" not in errors
+    assert "grader/emulator/run.py" not in errors
 
 
 def can_debug() -> bool:

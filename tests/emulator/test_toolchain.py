@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from grader import KIT
-from grader.emulator import toolchain
-from grader.emulator.source import SourceError, rewrite
-from grader.emulator.toolchain import CompileError, compile_module
+from grader.emulator.compiler import toolchain
+from grader.emulator.compiler.rewriter import SourceError, rewrite
+from grader.emulator.compiler.toolchain import CompileError, compile_module
 
 STUB = """#line 1 "rmsnorm.cu"
 // a comment with __global__ and <<<>>> in it
@@ -178,7 +178,7 @@ def test_a_changed_header_is_seen(cache: Path, tmp_path: Path) -> None:
 
 def test_processes_share_a_cache(tmp_path: Path) -> None:
     program = (
-        "import json, sys\nfrom grader.emulator.toolchain import compile_module\n"
+        "import json, sys\nfrom grader.emulator.compiler.toolchain import compile_module\n"
         "module = compile_module(sys.argv[1], ['-DNOT_IMPLEMENTED(id)='], [], instrumented=False)\n"
         "print(json.dumps([str(module.path), module.path.stat().st_size]))"
     )

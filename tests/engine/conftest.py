@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from grader import KIT
-from grader.worker import load_package
+from grader.worker.main import load_package
 
 if "engine" not in sys.modules:
     load_package("engine", KIT / "solutions" / "engine")

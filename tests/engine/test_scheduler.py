@@ -116,7 +116,7 @@ def test_an_admission_lasts() -> None:
 
 def test_no_gpu_is_needed() -> None:
     program = (
-        "import sys; from grader.worker import load_package; from grader import KIT\n"
+        "import sys; from grader.worker.main import load_package; from grader import KIT\n"
         "load_package('engine', KIT / 'solutions' / 'engine')\n"
         "import engine.scheduler, engine.block_manager; assert 'pycuda' not in sys.modules"
     )

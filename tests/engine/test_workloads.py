@@ -6,15 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from grader import KIT, calibrate, cli
-from grader.client import Worker
-from grader.connection import Clock
+from grader import KIT, cli
 from grader.device import GradedDevice, NothingToGradeOn
 from grader.failure import Failure
 from grader.oracle.references import load_oracle
 from grader.oracle.scripted import scripted_model
-from grader.timing import Figure, load_figures
-from grader.workloads import (
+from grader.throughput import calibrate
+from grader.throughput.timing import Figure, load_figures
+from grader.throughput.workloads import (
     WORKLOADS,
     Workload,
     attention_kernels,
@@ -23,6 +22,8 @@ from grader.workloads import (
     expect_part,
     serve_random,
 )
+from grader.worker.client import Worker
+from grader.worker.connection import Clock
 
 SMALL: dict[str, Workload] = {
     "s09": partial(decode_alone, prompt=5, tokens=6),

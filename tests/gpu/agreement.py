@@ -19,9 +19,9 @@ import numpy as np
 from grader import KIT, VERSION, oracle
 from grader.checking.api import BF16, Device, Expected, InOut, Out
 from grader.checking.draws import bf16, floats, integers
-from grader.client import Worker
-from grader.compare import worst_ratio
-from grader.connection import Clock
+from grader.judge.compare import worst_ratio
+from grader.worker.client import Worker
+from grader.worker.connection import Clock
 from tests.gpu.records import write_records
 
 ENGINE = KIT / "solutions/engine"

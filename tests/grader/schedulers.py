@@ -6,7 +6,7 @@ from typing import Any
 
 from given.requests import SamplingParams
 
-from grader.arguments import Handle
+from grader.worker.arguments import Handle
 
 LLM = Handle(0, "LLM")
 

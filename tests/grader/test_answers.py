@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from given.requests import Completion
 
-from grader.answers import after_pause, expect_answers, expect_counts, read_completions, read_step
-from grader.arguments import Handle
 from grader.checking.api import require
 from grader.failure import Failure
+from grader.traces.answers import after_pause, expect_answers, expect_counts, read_completions, read_step
+from grader.worker.arguments import Handle
 
 WANT = {"a": ([1, 2, 3, 4, 5, 6], "length"), "b": ([11, 12, 13, 14, 15, 16], "stop")}
 

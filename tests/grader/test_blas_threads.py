@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader import BLAS_THREADS, KIT
-from grader.process import Child
+from grader.worker.process import Child
 
 COUNT_THREADS = """
 import grader

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-import grader.grading
-import grader.places
+import grader.grading.grading
+import grader.grading.places
 from grader import KIT
 from grader.cli import main
 from grader.device import has_compiled, probe_gpu
+from grader.grading.plugin import collection_error
 from grader.manifest import load_manifest
-from grader.plugin import collection_error
 from tests.grader.submissions import COPY, write_engine
 
 ECHO = "def vector_add(x, y):\n    return x + 0\n"
@@ -121,7 +121,7 @@ def test_list_says_where_a_check_stands(
     solutions = tmp_path / "solutions"
     (solutions / "kernels").mkdir(parents=True)
     (solutions / "kernels/vector_add.cu").write_text("\n    // solution s00.1: add\n    // end solution\n")
-    monkeypatch.setattr(grader.places, "SOLUTIONS", solutions)
+    monkeypatch.setattr(grader.grading.places, "SOLUTIONS", solutions)
     places = listed_places(capsys, str(tmp_path), "--check", "s00.3", "s00.4")
     stubs = [("stub", f"{engine}/kernels/vector_add.cu:5"), ("stub", f"{engine}/vector_add.py:1, 2")]
     solution = ("solution", f"{solutions}/kernels/vector_add.cu:2")
@@ -133,7 +133,7 @@ def test_list_without_solutions_and_stubs_names_check_and_handout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_engine(tmp_path, COPY, vector_add=ECHO)
-    monkeypatch.setattr(grader.places, "SOLUTIONS", tmp_path / "absent")
+    monkeypatch.setattr(grader.grading.places, "SOLUTIONS", tmp_path / "absent")
     for places in listed_places(capsys, str(tmp_path), "--stage", "0").values():
         assert [part for part, _ in places] == ["check", "handout"]
 
@@ -147,7 +147,7 @@ def test_every_check_stands_where_list_says(capsys: pytest.CaptureFixture[str]) 
             (place,) = [place for name, place in places if name == part]
             file, _, line = place.rpartition(":")
             assert (KIT / file).read_text().split("\n")[int(line) - 1].startswith(start.format(check))
-        assert not grader.places.SOLUTIONS.is_dir() or "solution" in dict(places), check
+        assert not grader.grading.places.SOLUTIONS.is_dir() or "solution" in dict(places), check
 
 
 # Submissions that cannot be graded
@@ -265,7 +265,7 @@ def test_a_fault_of_the_grader_is_3_and_a_file(
     def broken(*arguments: object) -> None:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(grader.grading, "grade", broken)
+    monkeypatch.setattr(grader.grading.grading, "grade", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code, text = say(capsys, str(stubbed(tmp_path)), "--stage", "0", "--device", "cpu")
     (log,) = tmp_path.glob("pagedlab-fault-*.log")
@@ -289,7 +289,7 @@ def test_checks_must_be_the_manifests(expected: Sequence[str], found: Sequence[s
 
 
 def test_an_emulator_that_compiled_before_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grader.emulator.toolchain.CACHE", tmp_path)
+    monkeypatch.setattr("grader.emulator.compiler.toolchain.CACHE", tmp_path)
     assert not has_compiled()
     (tmp_path / "module-0.so").touch()
     assert has_compiled()

@@ -2,7 +2,7 @@
 
 import time
 
-from grader.connection import LATE_SECONDS, Clock
+from grader.worker.connection import LATE_SECONDS, Clock
 
 
 def test_an_endless_kernel_has_less_time_in_later_checks() -> None:

@@ -1,4 +1,4 @@
-"""Verdicts, tolerances and hints of grader.compare and grader.patterns."""
+"""Verdicts, tolerances and hints of grader.judge.compare and grader.judge.patterns."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from grader.compare import (
+from grader.failure import Failure
+from grader.judge.compare import (
     Expected,
     attention_allowed,
     bf16_allowed,
@@ -20,7 +21,6 @@ from grader.compare import (
     ulp_bf16,
     worst_ratio,
 )
-from grader.failure import Failure
 
 BF16 = ml_dtypes.bfloat16
 Array = NDArray[Any]

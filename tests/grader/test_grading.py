@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import grader.grading
+import grader.grading.grading
 from grader.device import GradedDevice
-from grader.grading import Outcome, grade
+from grader.grading.grading import Outcome, grade
 from grader.manifest import ManifestError, parse_manifest
 from grader.oracle.references import load_references
 from tests.grader.submissions import COPY, write_engine
@@ -43,7 +43,7 @@ class Course:
         self.checks = folder / f"checks_{next(UNIQUE)}"
         self.checks.mkdir()
         (self.checks / "__init__.py").touch()
-        monkeypatch.setattr(grader.grading, "CHECKS", self.checks)
+        monkeypatch.setattr(grader.grading.grading, "CHECKS", self.checks)
         self.stages: list[dict[str, Any]] = []
 
     def stage(self, bodies: list[str], requires: tuple[str, ...] = (), **options: Any) -> None:
@@ -148,7 +148,7 @@ def test_what_was_printed_is_told_and_of_a_failure_its_call(course: Course) -> N
 
 
 def test_a_broken_reference_file_is_named(course: Course, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("grader.plugin.load_model", lambda name: load_references(course.folder))
+    monkeypatch.setattr("grader.grading.plugin.load_model", lambda name: load_references(course.folder))
     course.stage(["pass", "pass"])
     course.file.write_text(course.file.read_text().replace("f1(worker, emulator, rng)", "f1(tiny)"))
     outcome = course.grade()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from grader.checking.api import Failure, GemmCall, Observed, Out, StudentError, Worker
-from grader.connection import Clock
+from grader.worker.connection import Clock
 from tests.grader.submissions import COPY, write_engine
 
 WORK = """

@@ -8,7 +8,7 @@ from given.tokenizer import Tokenizer
 
 from grader import KIT
 from grader.checking.api import StudentError, Worker
-from grader.connection import Clock
+from grader.worker.connection import Clock
 from tests.grader.submissions import COPY, write_engine
 
 TINY = KIT / "reference_outputs/tiny/model"
@@ -38,7 +38,7 @@ def test_a_random_generator_is_passed_on(worker: Worker) -> None:
 
 
 def test_decode_counts_its_tokens(worker: Worker) -> None:
-    decode = worker.call("grader.probes:CountedDecode", str(TINY), keep=True)
+    decode = worker.call("grader.checking.probes:CountedDecode", str(TINY), keep=True)
     tokenizer = Tokenizer.from_folder(TINY)
     ids = tokenizer.encode("東京 two")
     assert worker.call("toy.text", decode, ids)[-1] == "東京 two"

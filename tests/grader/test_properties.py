@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from grader import properties
+from grader.checking import properties
 from grader.checking.api import Failure, property_check
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from grader.checking.api import BF16, Counters, Failure, InOut, Sparse, Worker
-from grader.connection import Clock
+from grader.worker.connection import Clock
 
 KERNEL = """
 #include <cuda_bf16.h>

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.stubs import find_stubs
+from grader.grading.stubs import find_stubs
 
 
 def stubs_of(tmp_path: Path, name: str, text: str) -> list[tuple[str, int]]:

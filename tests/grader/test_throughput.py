@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from given.requests import SamplingParams
 
-from grader.answers import expect_answers
 from grader.checks.support.llm import serve_exactly
-from grader.errors import StudentError
 from grader.failure import Failure
 from grader.oracle.scripted import ScriptedModel, scripted_model
-from grader.throughput import (
+from grader.traces.answers import expect_answers
+from grader.traces.drive import (
     Observed,
     drive,
     expect_decode_steps,
@@ -21,7 +20,8 @@ from grader.throughput import (
     expect_other_steps,
     expect_running,
 )
-from grader.trace import Request, Trace, random_trace, scripted_answers, skewed_trace
+from grader.traces.trace import Request, Trace, random_trace, scripted_answers, skewed_trace
+from grader.worker.student_errors import StudentError
 from tests.grader import schedulers
 from tests.grader.schedulers import LLM, SANE, Engine
 

@@ -6,14 +6,15 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from grader import UsageError, timing
-from grader.client import Worker
+from grader import UsageError
 from grader.failure import Failure
 from grader.oracle.references import load_oracle
 from grader.oracle.scripted import scripted_model
-from grader.timing import COPIED, UNKNOWN_GPU, expect_time, load_figures, roofline_seconds, wanted_rate
-from grader.trace import random_trace
-from grader.workloads import WORKLOADS, Timed, expect_part, serve
+from grader.throughput import timing
+from grader.throughput.timing import COPIED, UNKNOWN_GPU, expect_time, load_figures, roofline_seconds, wanted_rate
+from grader.throughput.workloads import WORKLOADS, Timed, expect_part, serve
+from grader.traces.trace import random_trace
+from grader.worker.client import Worker
 from tests.grader.schedulers import LLM, Engine
 
 FILE = """

@@ -8,7 +8,7 @@ from given.config import LlamaConfig
 from given.requests import SamplingParams
 
 from grader.oracle.scripted import ScriptedModel, scripted_model
-from grader.trace import (
+from grader.traces.trace import (
     SLACK,
     STATIC_FACTOR,
     Request,

@@ -7,7 +7,7 @@ import pytest
 from given.requests import SamplingParams
 
 from grader.checking.api import Failure, Sampling, StudentError, Worker, expect_error
-from grader.connection import Clock
+from grader.worker.connection import Clock
 from tests.grader.submissions import COPY, write_engine
 
 TOY = """

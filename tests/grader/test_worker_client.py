@@ -11,9 +11,9 @@ import pytest
 
 from grader.checking.api import Device, Failure, Handle, InOut, Out, StudentError, Worker, expect_error
 from grader.checking.draws import Array
-from grader.connection import Clock
-from grader.findings import MAX_CHECKED
 from grader.ipc.framing import encode_header, pack_frame
+from grader.observe.findings import MAX_CHECKED
+from grader.worker.connection import Clock
 from tests.grader.submissions import COPY, write_engine
 
 Launch = Callable[..., Any]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from grader import KIT, VERSION
-from grader.release import ReleaseError, make_release, read_release, update
+from grader.release.release import ReleaseError, make_release, read_release, update
 from tests.kit.grading import failures, grade, verdicts
 
 STAGES = ("--stage", "0", "3", "8", "14")

@@ -7,7 +7,7 @@ import pytest
 
 from grader import KIT
 from grader.manifest import load_manifest
-from grader.starter import RECORD, StarterError, generate, stale, stub_text, write_starter
+from grader.release.starter import RECORD, StarterError, generate, stale, stub_text, write_starter
 
 CUDA = """\
 #include <cuda_bf16.h>

@@ -13,7 +13,8 @@ import safetensors.numpy
 
 pytest.importorskip("gguf", reason="gguf is not installed: make setup EXTRAS=model")
 
-from grader.model import DEFAULT_MODEL, ModelError, find_model, foreign, smollm2
+from grader.model import DEFAULT_MODEL, ModelError, find_model, smollm2
+from grader.model import hugging_face as foreign
 from grader.model.command import bring
 from tests.model import made_up
 

@@ -16,8 +16,8 @@ import gguf
 from given.config import LlamaConfig
 
 from grader.model import ModelError
-from grader.model.foreign import check
 from grader.model.gguf_model import convert
+from grader.model.hugging_face import check
 from grader.serving.chat_template import ChatTemplate
 from tests.model import made_up
 

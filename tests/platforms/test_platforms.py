@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from grader import KIT
-from grader.emulator import toolchain
 from grader.emulator.arena import Arena
-from grader.emulator.objects import CODE, THREAD_LOCAL, read_object
+from grader.emulator.compiler import toolchain
+from grader.emulator.compiler.object_file import CODE, THREAD_LOCAL, read_object
 from tests.tools import not_run, require_tool
 
 ARM64 = Path(__file__).parent / "aarch64"

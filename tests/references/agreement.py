@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from grader.compare import row_errors
+from grader.judge.compare import row_errors
+from grader.judge.patterns import Values
 from grader.oracle.model import HUGGING_FACE_BF16, Forward, LlamaOracle, Reference
-from grader.patterns import Values
 
 FLOAT32_TOLERANCE = 1e-5
 """Of the largest value; 2e-6 was seen."""

@@ -8,8 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from grader import oracle
-from grader.compare import Expected, expect
 from grader.failure import Failure
+from grader.judge.compare import Expected, expect
 
 Array = NDArray[Any]
 

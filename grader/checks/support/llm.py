@@ -10,12 +10,12 @@ import numpy as np
 from given.requests import SamplingParams
 from numpy.random import Generator
 
-from grader.answers import Answer, after_pause, expect_answers, expect_tokens
 from grader.checking.api import Failure, Handle, Worker, require
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import ScriptedModel
 from grader.oracle.streams import expect_stream, expect_streams
-from grader.throughput import (
+from grader.traces.answers import Answer, after_pause, expect_answers, expect_tokens
+from grader.traces.drive import (
     Caller,
     Observed,
     drive,
@@ -24,7 +24,7 @@ from grader.throughput import (
     expect_other_steps,
     expect_running,
 )
-from grader.trace import Request, Trace, scripted_answers
+from grader.traces.trace import Request, Trace, scripted_answers
 
 
 def new_llm(worker: Worker, folder: Path, **options: int) -> Handle:

@@ -12,9 +12,9 @@ from grader.checking.api import BF16, Handle, Worker, expect_rows, require
 from grader.checking.draws import Array
 from grader.checks.support.caches import Cache, read_rows
 from grader.model.weight_shapes import weight_shapes
-from grader.observation import Observed
+from grader.observe.device_activity import Observed
 from grader.oracle.model import FLOAT32, HUGGING_FACE_BF16, LlamaOracle, Operations, Reference
-from grader.throughput import expect_at_most
+from grader.traces.drive import expect_at_most
 
 SPARE_LAUNCHES = 2
 """Launches, products and copies that a batch may need beyond those of one sequence."""

@@ -11,12 +11,12 @@ from given.tokenizer import Tokenizer
 from numpy.random import Generator
 
 from grader import oracle
-from grader.answers import Answer, expect_answers, read_completions
 from grader.checking.api import Handle, Sampling, Worker, expect, require
 from grader.checking.draws import Array
 from grader.oracle.references import ReferenceModel
 from grader.oracle.sampling import draw_top_p
 from grader.oracle.scripted import ScriptedModel
+from grader.traces.answers import Answer, expect_answers, read_completions
 
 DRAWS = 400
 DEVIATIONS = 5
@@ -97,7 +97,7 @@ def texts(tiny: ReferenceModel, rng: Generator) -> list[list[int]]:
 
 def new_detokenizer(worker: Worker, tiny: ReferenceModel) -> tuple[Handle, Handle]:
     """(a Detokenizer, the counted decode function that it has)."""
-    decode = worker.call("grader.probes:CountedDecode", str(tiny.folder), keep=True)
+    decode = worker.call("grader.checking.probes:CountedDecode", str(tiny.folder), keep=True)
     return worker.call("detokenizer.Detokenizer", decode, keep=True), decode
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from given.requests import SamplingParams
 from numpy.random import Generator
 
-from grader.answers import read_step
 from grader.checking.api import Observed, Worker, require
 from grader.checks.support.llm import ending, new_llm
 from grader.checks.support.model import multiplications
@@ -14,7 +13,8 @@ from grader.model.weight_shapes import weight_shapes
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import ScriptedModel
 from grader.oracle.streams import expect_stream
-from grader.trace import BF16_BYTES, Trace, kv_bytes_per_token
+from grader.traces.answers import read_step
+from grader.traces.trace import BF16_BYTES, Trace, kv_bytes_per_token
 
 MODEL_LEN = 512
 """Tokens of a contiguous row, the longest that a request may become."""

@@ -12,7 +12,7 @@ from given.config import LlamaConfig
 
 from grader.checking.api import Failure, Handle, Worker
 from grader.checks.support.model import multiplications
-from grader.throughput import Observed, expect_at_most
+from grader.traces.drive import Observed, expect_at_most
 
 LINEAR_LAYERS = 7
 """Matrix products of a block, when none of them are joined."""

@@ -1,6 +1,6 @@
 // Launches the kernels of kernels.cu where no Python runs, and compares what they do.
 //
-// Arguments: for the plain and for the instrumented module its file and, from Module of grader/emulator/toolchain.py,
+// Arguments: for the plain and for the instrumented module its file and, from Module of grader/emulator/compiler/toolchain.py,
 // reference, code (begin, bytes), image_bytes, shared_anchor, shared_bytes, and begin and bytes of `flawed`'s tile.
 // Prints the name of each case that is right; the others with what was wrong, and exits with 1.
 #include <dlfcn.h>

@@ -1,0 +1,1 @@
+"""From CUDA C text to a loadable library: lint, rewriting, the toolchain."""

@@ -1,0 +1,1 @@
+"""The emulated GPU: its process, its state, what it records of launches."""

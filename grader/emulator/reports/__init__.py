@@ -1,0 +1,1 @@
+"""What checked launches found, as sentences for students."""

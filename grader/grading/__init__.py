@@ -1,0 +1,1 @@
+"""One grading of one submission: taken in, planned, run, recorded."""

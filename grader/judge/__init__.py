@@ -1,0 +1,1 @@
+"""How values are judged: tolerances, comparison, and the patterns of wrong values."""

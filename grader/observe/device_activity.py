@@ -1,0 +1,105 @@
+"""What the device did during an observation, as a check sees it."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
+
+from grader.failure import Failure
+from grader.observe.counters import Counters, Profile
+from grader.observe.findings import failure_of
+
+BF16_BYTES = 2
+
+
+class GemmCall(NamedTuple):
+    """One matrix product as cuBLAS gets it, by columns: m rows, n columns, depth k.
+
+    A linear layer of N outputs for M rows is the call m = N, n = M when its arrays are row-major. The bytes are those
+    of each operand once: M·K, K·N and M·N elements.
+    """
+
+    m: int
+    n: int
+    k: int
+    a_bytes: int
+    b_bytes: int
+    c_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all three operands."""
+        return self.a_bytes + self.b_bytes + self.c_bytes
+
+
+class KernelCount(NamedTuple):
+    """One launch of a kernel and what it counted."""
+
+    name: str
+    counters: Counters
+
+
+class Observed:
+    """The work of the device from the begin of an observation to its end.
+
+    Until the end nothing is known, and on a GPU nothing but `seconds`: an AttributeError says so.
+    """
+
+    seconds: float
+    """On the parent's clock."""
+    launches: int
+    """Of kernels; products, copies and memsets are none."""
+    launches_of: Mapping[str, int]
+    """Launches by the kernel's name."""
+    gemms: int
+    gemm_calls: tuple[GemmCall, ...]
+    """Every product, in order."""
+    kernels: tuple[KernelCount, ...]
+    """Every launch, in order; empty unless counted."""
+    profiles: Mapping[str, Profile]
+    """By the kernel's name, of the launch that moved the most; empty unless profiled."""
+    copies: int
+    """Between host and device, in either direction."""
+    copies_to_device: int
+    copies_to_host: int
+    bytes_to_device: int
+    bytes_to_host: int
+    device_copies: int
+    """From device memory to device memory."""
+    device_copied_bytes: int
+    memsets: int
+    allocations: int
+    peak_bytes: int
+    """The most device memory that was in use at once, whoever allocated it and when."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{name} is known after an observation, on the emulator only")
+
+    def complete(self, report: Mapping[str, Any]) -> None:
+        """Take over the device's report; raises Failure when the device did too much to tell all of it.
+
+        And when a checked kernel did what it must not.
+        """
+        if failure := failure_of(report["reports"]):
+            raise failure
+        for what, told, calls in (("products", "gemms", "gemm_calls"), ("launches", "kernels", "kernel_counts")):
+            if report[told] > len(report[calls]):
+                message = f"{report[told]:,} {what} were made on the device, where {len(report[calls]):,} are too many."
+                raise Failure("RUNTIME_ERROR", message)
+        self.launches_of = dict(report["launches"])
+        self.launches = sum(self.launches_of.values())
+        self.gemms = report["gemms"]
+        self.gemm_calls = tuple(_gemm_call(*call) for call in report["gemm_calls"])
+        self.kernels = tuple(KernelCount(name, Counters(**fields)) for name, fields in report["kernel_counts"])
+        profiles = [Profile.of_report(fields) for fields in report["profiles"]]
+        self.profiles = {profile.kernel: profile for profile in profiles}
+        self.copies_to_device, self.copies_to_host = (report["copies"][to] for to in ("device", "host"))
+        self.bytes_to_device, self.bytes_to_host = (report["copied_bytes"][to] for to in ("device", "host"))
+        self.copies = self.copies_to_device + self.copies_to_host
+        self.device_copies = report["device_copies"]
+        self.device_copied_bytes = report["device_copied_bytes"]
+        self.memsets = report["memsets"]
+        self.allocations = report["allocations"]
+        self.peak_bytes = report["peak"]
+
+
+def _gemm_call(m: int, n: int, k: int, element: int) -> GemmCall:
+    return GemmCall(m, n, k, m * k * BF16_BYTES, k * n * BF16_BYTES, m * n * element)

@@ -1,0 +1,1 @@
+"""The starter, the students' release, and its update."""

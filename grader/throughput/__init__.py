@@ -1,0 +1,1 @@
+"""Timed workloads, their thresholds, and the calibration of a GPU."""

@@ -1,0 +1,1 @@
+"""Traces of requests: drawn, driven through an engine, and their answers read."""
