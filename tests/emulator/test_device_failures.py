@@ -296,7 +296,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from grader.checking.api import Out, Worker
-from grader.connection import Clock
+from grader.worker.connection import Clock
 
 clock = Clock()
 clock.start(600)
