@@ -23,7 +23,7 @@ import numpy as np
 
 from grader import KIT
 from grader.emulator.compiler.toolchain import compile_module, compiler
-from grader.emulator.device.process import Device
+from grader.emulator.device.emulated_gpu import EmulatedGPU
 from grader.emulator.native import LoadedModule
 
 RUNS = 7
@@ -151,7 +151,7 @@ class Bench:
         file = os.memfd_create("device-memory")
         os.ftruncate(file, ARENA_BYTES)
         self.control, _ = socket.socketpair()
-        self.device = Device(file, ARENA_BYTES, ARENA_BYTES, 1, self.control.fileno())
+        self.device = EmulatedGPU(file, ARENA_BYTES, ARENA_BYTES, 1, self.control.fileno())
         self.plain = plain_loops()
         self.modules: dict[str, int] = {}
         self.random = np.random.default_rng(0)
