@@ -69,7 +69,7 @@ help::
 	@echo "make grade    grade starter/ (options: STAGE=3 CHECK=s03.1 SUBMISSION=folder DEVICE=auto|cpu|gpu SEED=n)"
 	@echo "make profile STAGE=6    show what your kernels do to memory, line by line (options: CHECK= KERNEL= SUBMISSION=)"
 	@echo ".venv/bin/python -m grader run try.py    run a PyCUDA script on the emulator; --check reports races and the like"
-	@echo "make test     check that this kit works on this machine"
+	@echo "make test     check that this kit works on this machine (6 minutes)"
 	@echo "make model    bring SmolLM2, a small real model (93 MB); MODEL=folder or a Hugging Face id for another Llama"
 	@echo "make generate PROMPT=\"...\"    let your engine answer (options: MODEL= DEVICE= TEMPERATURE= MAX_TOKENS=)"
 	@echo "make chat     talk with your engine; the same options"

@@ -1,7 +1,9 @@
-"""Run the kit's test suites: `python -m tests.run [--all] [SUITE ...]`.
+"""Run the kit's test suites: `python -m tests.run [--ci | --all] [SUITE ...]`.
 
-Each suite is one command; the table at the end gives its result, its time and its budget on 2 cores. A suite whose
-files are not there (a student release has no solutions to test) is left out. Exit code 1 when anything failed.
+Without options it runs what a newcomer waits for, `--ci` what continuous integration runs after that, `--all` these and
+the slow ones. Two suites run side by side, each in a pytest of its own; the table at the end has the result, the time
+and the budget of each. A suite whose files are not there (a student release has no solutions to test) is left out.
+Exit code 1 when anything failed, 130 when it was interrupted.
 """
 
 import argparse
@@ -11,127 +13,193 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from tests.tools import NOT_RUN
 
 KIT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
+SIDE_BY_SIDE = 2
+
+Speed = Literal["quick", "ci", "slow"]
 
 
 @dataclass(frozen=True)
 class Suite:
     name: str
+    speed: Speed
     budget: float
-    """Seconds on 2 cores."""
+    """Seconds on 2 cores, beside another suite."""
     paths: tuple[str, ...]
     """Test files and folders, from the kit's root."""
-    slow: bool = False
     environment: dict[str, str] = field(default_factory=dict)
+    shows_output: bool = False
+    """Print what its tests print also when they pass."""
+
+    def existing_paths(self) -> list[str]:
+        return [path for path in self.paths if (KIT / path).exists()]
 
 
-ALL_SEEDS = (
-    "tests/kit/test_solutions.py",
-    "tests/kit/test_alternatives.py",
-    "tests/kit/test_mutants.py",
-    "tests/kit/test_nvcc.py",
-    "tests/kit/test_release.py",
-)
+def kit(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/kit/test_{name}.py" for name in names)
 
+
+EVERYTHING = {"PAGEDLAB_ALL": "1"}
 ORACLES = tuple(f"tests/references/test_{name}.py" for name in ("oracle", "cache_oracle", "sampling"))
+UNIT_TESTS = ("tests/grader", "tests/test_handouts.py", "tests/gpu/test_records.py", *ORACLES)
 
 SUITES = (
-    Suite("lint", 30, ("tests/kit/test_lint.py",)),
-    Suite("unit tests", 90, ("tests/grader", "tests/test_handouts.py", *ORACLES)),
-    Suite("models", 60, ("tests/model/test_gguf.py", "tests/model/test_fetch.py", "tests/model/test_talk.py")),
-    Suite("launchers", 30, ("tests/given",)),
-    Suite("engine", 60, ("tests/engine",)),
-    Suite("server", 60, ("tests/serving",)),
-    Suite("emulator", 120, ("tests/emulator",)),
-    Suite("conformance", 60, ("tests/conformance",)),
-    Suite("platforms", 65, ("tests/platforms",)),
-    Suite("bugs", 60, ("tests/bugs", "tests/kit/test_planted_bugs.py", "tests/test_debugging_page.py")),
-    Suite("solutions", 190, tuple(f"tests/kit/test_{name}.py" for name in ("solutions", "starter", "nvcc", "profile"))),
-    Suite("alternatives", 150, ("tests/kit/test_alternatives.py",)),
-    Suite("mutants", 150, ("tests/kit/test_mutants.py",)),
-    Suite("attacks", 90, ("tests/kit/test_attacks.py", "tests/kit/test_cheats.py")),
-    Suite("release", 45, ("tests/kit/test_release.py",)),
-    Suite("setup", 60, ("tests/kit/test_setup.py", "tests/kit/test_readme.py")),
-    Suite("real model", 120, ("tests/model/test_smollm2.py",), slow=True),
-    Suite("references", 300, ("tests/references/test_transformers.py",), slow=True),
-    Suite("all seeds", 1200, ALL_SEEDS, True, {"PAGEDLAB_ALL": "1"}),
-    Suite("calibration", 600, ("tests/kit/test_calibration.py",), slow=True),
-    Suite("gpu report", 5, ("tests/gpu",), slow=True),
+    Suite("lint", "quick", 30, kit("lint", "readme")),
+    Suite("unit tests", "quick", 120, UNIT_TESTS),
+    Suite("launchers", "quick", 15, ("tests/given",)),
+    Suite("engine", "quick", 30, ("tests/engine",)),
+    Suite("emulator", "quick", 150, ("tests/emulator",)),
+    Suite("solutions", "quick", 120, kit("solutions", "starter")),
+    Suite("mutants", "quick", 240, kit("mutants", "campaigns")),
+    Suite("attacks", "quick", 120, kit("attacks", "cheats")),
+    Suite("conformance", "ci", 90, ("tests/conformance",)),
+    Suite("bugs", "ci", 90, ("tests/bugs", *kit("planted_bugs"), "tests/test_debugging_page.py")),
+    Suite("profile", "ci", 15, kit("profile")),
+    Suite("models", "ci", 60, ("tests/model/test_gguf.py", "tests/model/test_fetch.py", "tests/model/test_talk.py")),
+    Suite("server", "ci", 60, ("tests/serving",)),
+    Suite("platforms", "ci", 120, ("tests/platforms",)),
+    Suite("nvcc", "ci", 180, kit("nvcc")),
+    Suite("alternatives", "ci", 240, kit("alternatives")),
+    Suite("all mutants", "ci", 1200, kit("mutants"), EVERYTHING),
+    Suite("release", "ci", 90, kit("release")),
+    Suite("setup", "ci", 60, kit("setup")),
+    Suite("real model", "slow", 180, ("tests/model/test_smollm2.py",)),
+    Suite("references", "slow", 450, ("tests/references/test_transformers.py",)),
+    Suite("all seeds", "slow", 1500, kit("solutions", "alternatives", "nvcc", "release"), EVERYTHING),
+    Suite("calibration", "slow", 900, kit("calibration"), shows_output=True),
+    Suite("gpu report", "slow", 15, ("tests/gpu",)),
 )
 
 
 @dataclass
 class Outcome:
     suite: Suite
-    passed: int
-    failed: int
     seconds: float
-    not_run: set[str]
+    """By the clock."""
+    cpu_seconds: float
+    """Of the suite's processes on all cores; another process on the machine hardly changes it."""
+    passed: int = 0
+    failed: int = 0
+    not_run: frozenset[str] = frozenset()
+    output: str = ""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.run")
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help="names of suites; all quick ones when none is given")
-    parser.add_argument("--all", action="store_true", help="the slow suites too")
-    arguments = parser.parse_args()
-    unknown = set(arguments.suites) - {suite.name for suite in SUITES}
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help="names of suites, in place of --ci or --all")
+    parser.add_argument("--ci", action="store_true", help="what continuous integration runs after the quick suites")
+    parser.add_argument("--all", action="store_true", help="all suites")
+    options = parser.parse_args()
+    unknown = set(options.suites) - {suite.name for suite in SUITES}
     if unknown:
         parser.error(f"unknown suite {', '.join(sorted(unknown))}; known are {', '.join(s.name for s in SUITES)}")
-    outcomes = [run(suite) for suite in SUITES if is_chosen(suite, arguments)]
-    print_table(outcomes)
+    here = [suite for suite in SUITES if suite.existing_paths()]
+    chosen = [suite for suite in here if is_chosen(suite, options)]
+    start = time.monotonic()
+    outcomes = list(run_all(chosen))
+    print_table(sorted(outcomes, key=lambda outcome: chosen.index(outcome.suite)))
+    print_summary(outcomes, [] if options.suites else [s for s in here if s not in chosen], time.monotonic() - start)
     return 1 if any(outcome.failed for outcome in outcomes) else 0
 
 
-def is_chosen(suite: Suite, arguments: argparse.Namespace) -> bool:
-    if not any((KIT / path).exists() for path in suite.paths):
-        return False
-    return suite.name in arguments.suites if arguments.suites else arguments.all or not suite.slow
+def is_chosen(suite: Suite, options: argparse.Namespace) -> bool:
+    if options.suites:
+        return suite.name in options.suites
+    return options.all or suite.speed == ("ci" if options.ci else "quick")
 
 
-def run(suite: Suite) -> Outcome:
+def run_all(suites: list[Suite]) -> Iterator[Outcome]:
+    """Outcomes as they come; the longest suites begin first, so that the last two end together."""
+    environment = {"PAGEDLAB_GRADINGS": "1" if len(suites) > 1 else str(SIDE_BY_SIDE)}
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        ordered = sorted(suites, key=lambda suite: -suite.budget)
+        running = [pool.submit(run, suite, environment) for suite in ordered]
+        try:
+            for future in as_completed(running):
+                outcome = future.result()
+                print_outcome(outcome)
+                yield outcome
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def run(suite: Suite, environment: dict[str, str]) -> Outcome:
     """Run one suite's tests in a pytest of its own and count them from its JUnit record."""
-    print(f"\n== {suite.name}", flush=True)
-    paths = [path for path in suite.paths if (KIT / path).exists()]
     with tempfile.TemporaryDirectory() as folder:
-        record = Path(folder) / "junit.xml"
+        record, output = Path(folder) / "junit.xml", Path(folder) / "output.txt"
         command = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"]
-        command += [f"--junitxml={record}", *paths]
-        environment = os.environ | suite.environment | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
+        command += [f"--junitxml={record}", *(["-rP"] if suite.shows_output else []), *suite.existing_paths()]
+        environment = os.environ | environment | suite.environment | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
         start = time.monotonic()
-        code = subprocess.run(command, cwd=KIT, env=environment).returncode
-        return read_record(suite, record, code, time.monotonic() - start)
+        with output.open("wb") as file:
+            process = subprocess.Popen(command, cwd=KIT, env=environment, stdout=file, stderr=subprocess.STDOUT)
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        outcome = Outcome(suite, time.monotonic() - start, used.ru_utime + used.ru_stime)
+        count(outcome, record, process.returncode)
+        outcome.output = output.read_text(encoding="utf-8", errors="replace")
+        return outcome
 
 
-def read_record(suite: Suite, record: Path, code: int, seconds: float) -> Outcome:
+def count(outcome: Outcome, record: Path, code: int) -> None:
+    """Count passed, failed and skipped tests; a pytest that failed without a failed test is a failure."""
     if not record.exists():
-        return Outcome(suite, 0, 1, seconds, set())
+        outcome.failed = 1
+        return
     cases = list(ElementTree.parse(record).iter("testcase"))
-    failed = sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
     reasons = [skip.get("message") or "" for case in cases for skip in case.iter("skipped")]
-    if code and not failed:
-        failed = 1
-    return Outcome(suite, len(cases) - failed - len(reasons), failed, seconds, set(reasons))
+    outcome.failed = sum(case.find("failure") is not None or case.find("error") is not None for case in cases)
+    outcome.passed = len(cases) - outcome.failed - len(reasons)
+    outcome.not_run = frozenset(reasons)
+    if code and not outcome.failed:
+        outcome.failed = 1
+
+
+def print_outcome(outcome: Outcome) -> None:
+    """One line when a suite has ended, and its output when something failed."""
+    if outcome.failed or outcome.suite.shows_output:
+        print(f"\n{outcome.output}")
+    print(
+        f"== {outcome.suite.name}: {outcome.passed} passed, {outcome.failed} failed, {outcome.seconds:.0f} s",
+        flush=True,
+    )
 
 
 def print_table(outcomes: list[Outcome]) -> None:
-    print("\nsuite           passed  failed   seconds  budget")
+    print("\nsuite           passed  failed   seconds  of CPUs  budget")
     for outcome in outcomes:
         over = "  over its budget" if outcome.seconds > outcome.suite.budget else ""
         print(
             f"{outcome.suite.name:<15} {outcome.passed:6d} {outcome.failed:7d} {outcome.seconds:9.1f} "
-            f"{outcome.suite.budget:7.0f}{over}"
+            f"{outcome.cpu_seconds:8.1f} {outcome.suite.budget:7.0f}{over}"
         )
-    for reason in sorted(reason for outcome in outcomes for reason in outcome.not_run):
+
+
+def print_summary(outcomes: list[Outcome], left_out: list[Suite], seconds: float) -> None:
+    """The time of all, what was left out or could not run, and the closing line."""
+    print(f"{'all':<15} {'':14} {seconds:9.1f} {sum(outcome.cpu_seconds for outcome in outcomes):8.1f}")
+    for speed, command in (("ci", "python -m tests.run --ci"), ("slow", "make test-all")):
+        names = [suite.name for suite in left_out if suite.speed == speed]
+        if names:
+            print(f"left out, {command} runs them: {', '.join(names)}")
+    for reason in sorted({reason for outcome in outcomes for reason in outcome.not_run}):
         print(reason if reason.startswith(NOT_RUN) else f"{NOT_RUN}{reason}")
     passed, failed = sum(o.passed for o in outcomes), sum(o.failed for o in outcomes)
     print(f"{passed} passed, {failed} failed")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
