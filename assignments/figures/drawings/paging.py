@@ -183,15 +183,7 @@ def paged_walk() -> Figure:
         elif index >= 0:
             figure.text(at + pool_width / 2, top + SIZE * height + 14, "another's", 12, color=FAINT)
     figure.bracket(x + needed * width + 2, x + len(table) * width, 42, "stale: not read", below=False)
-    figure.text(20, 316, "position j", 13, anchor="start", mono=True)
-    figure.text(20, 346, "j // 4, j % 4", 13, anchor="start", mono=True)
-    figure.text(20, 376, "row", 13, anchor="start", mono=True)
-    for column in range(context):
-        at, fill = 150 + column * 62, COLOURS[column // SIZE]
-        block, offset = table[column // SIZE], column % SIZE
-        figure.box(at, 302, 62, 28, str(column), fill=fill, size=13, mono=True)
-        figure.box(at, 332, 62, 28, f"{column // SIZE}, {offset}", fill=fill, size=13, mono=True)
-        figure.box(at, 362, 62, 28, str(block * SIZE + offset), fill=fill, size=13, mono=True, bold=True)
+    _draw_rows(figure, table, context)
     figure.text(400, 418, "row = block_tables[b, j / block_size] · block_size + j % block_size", 13, mono=True)
     figure.text(
         400,
@@ -201,6 +193,19 @@ def paged_walk() -> Figure:
         color=FAINT,
     )
     return figure
+
+
+def _draw_rows(figure: Figure, table: tuple[int, ...], context: int) -> None:
+    """The arithmetic from each position of the context to its row of the pool."""
+    figure.text(20, 316, "position j", 13, anchor="start", mono=True)
+    figure.text(20, 346, "j // 4, j % 4", 13, anchor="start", mono=True)
+    figure.text(20, 376, "row", 13, anchor="start", mono=True)
+    for column in range(context):
+        at, fill = 150 + column * 62, COLOURS[column // SIZE]
+        block, offset = table[column // SIZE], column % SIZE
+        figure.box(at, 302, 62, 28, str(column), fill=fill, size=13, mono=True)
+        figure.box(at, 332, 62, 28, f"{column // SIZE}, {offset}", fill=fill, size=13, mono=True)
+        figure.box(at, 362, 62, 28, str(block * SIZE + offset), fill=fill, size=13, mono=True, bold=True)
 
 
 def tiles_and_blocks() -> Figure:

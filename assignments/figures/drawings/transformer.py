@@ -66,6 +66,37 @@ def causal_mask() -> Figure:
     return figure
 
 
+STREAM, LEFT, WIDTH, TAG = 96, 190, 480, 700
+"""Where the residual stream runs, where the operations begin and how wide they are, where their stages stand."""
+
+
+class Flow:
+    """Operations from the top to the bottom, beside the residual stream that they read and add to."""
+
+    def __init__(self, figure: Figure) -> None:
+        self._figure = figure
+
+    def step(self, y: float, labels: str | list[str], stage: str, fill: str = BLUE) -> None:
+        names = [labels] if isinstance(labels, str) else labels
+        each = (WIDTH - 12 * (len(names) - 1)) / len(names)
+        for number, name in enumerate(names):
+            x = LEFT + number * (each + 12)
+            self._figure.box(x, y, each, 34, name, fill=fill, size=13, mono=True, radius=4)
+        self._figure.text(TAG, y + 17, stage, 13, anchor="start", color=FAINT)
+
+    def down(self, y: float, *columns: float) -> None:
+        for x in columns or (LEFT + WIDTH / 2,):
+            self._figure.arrow((x, y), (x, y + 16))
+
+    def from_stream(self, y: float) -> None:
+        self._figure.arrow((STREAM, y), (LEFT - 2, y))
+
+    def to_stream(self, y: float) -> None:
+        self._figure.arrow((LEFT, y), (STREAM + 13, y))
+        self._figure.box(STREAM - 12, y - 12, 24, 24, "+", fill=GREEN, bold=True, size=16, radius=12)
+        self._figure.text(124, y + 35, "residual_add  s02", 12, anchor="start", color=FAINT)
+
+
 def llama_forward() -> Figure:
     figure = Figure(
         "llama-forward", 800, 800, "The forward pass of a Llama model, operation by operation",
@@ -78,62 +109,50 @@ def llama_forward() -> Figure:
         argmax for the next token.
         """,
     )  # fmt: skip
-    stream, left, width, tag = 96, 190, 480, 700
     figure.box(116, 96, 664, 520, dashed=True, stroke=FAINT, radius=8, fill="#fafbfc")
     figure.text(768, 112, "block, num_layers times", 13, anchor="end", color=FAINT)
-
-    def step(y: float, labels: str | list[str], stage: str, fill: str = BLUE) -> None:
-        names = [labels] if isinstance(labels, str) else labels
-        each = (width - 12 * (len(names) - 1)) / len(names)
-        for number, name in enumerate(names):
-            figure.box(left + number * (each + 12), y, each, 34, name, fill=fill, size=13, mono=True, radius=4)
-        figure.text(tag, y + 17, stage, 13, anchor="start", color=FAINT)
-
-    def down(y: float, *columns: float) -> None:
-        for x in columns or (left + width / 2,):
-            figure.arrow((x, y), (x, y + 16))
-
-    def from_stream(y: float) -> None:
-        figure.arrow((stream, y), (left - 2, y))
-
-    def to_stream(y: float) -> None:
-        figure.arrow((left, y), (stream + 13, y))
-        figure.box(stream - 12, y - 12, 24, 24, "+", fill=GREEN, bold=True, size=16, radius=12)
-        figure.text(124, y + 35, "residual_add  s02", 12, anchor="start", color=FAINT)
-
-    figure.line((stream, 62), (stream, 640), thick=3, color="#2f6f3e")
+    figure.line((STREAM, 62), (STREAM, 640), thick=3, color="#2f6f3e")
     figure.box(24, 28, 430, 34, "embedding   ids [T] → hidden [T, H]", fill=GREEN, size=13, mono=True, radius=4)
     figure.text(466, 45, "s02", 13, anchor="start", color=FAINT)
     figure.text(86, 240, "residual\nstream\n[T, H]", 13, anchor="end", color="#2f6f3e", bold=True)
-    thirds = [left + 152 * (number + 0.5) + 12 * number for number in range(3)]
-    halves = [left + 117, left + 363]
-    step(124, "rmsnorm   input_layernorm → [T, H]", "s03", ORANGE)
-    from_stream(141)
-    down(158, *thirds)
-    step(174, ["q_proj [T,Hq,D]", "k_proj [T,Hkv,D]", "v_proj [T,Hkv,D]"], "s06 linear")
-    down(208, *thirds[:2])
-    figure.box(left, 224, 316, 34, "rope   q and k, positions [T]", fill=VIOLET, size=13, mono=True, radius=4)
-    figure.text(tag, 241, "s04", 13, anchor="start", color=FAINT)
-    figure.arrow((thirds[2], 208), (thirds[2], 274))
-    down(258, *thirds[:2])
-    step(274, "attention   scale = D ** -0.5 → [T, Hq, D]", "s07", PINK)
-    down(308)
-    step(324, "o_proj   [T, Hq·D] → [T, H]", "s06 linear")
-    to_stream(341)
-    step(396, "rmsnorm   post_attention_layernorm → [T, H]", "s03", ORANGE)
-    from_stream(413)
-    down(430, *halves)
-    step(446, ["gate_proj [T, I]", "up_proj [T, I]"], "s06 linear")
-    down(480, *halves)
-    step(496, "silu_mul   gate, up → [T, I]", "s02", GREEN)
-    down(530)
-    step(546, "down_proj   [T, I] → [T, H]", "s06 linear")
-    to_stream(563)
-    figure.line((stream, 640), (stream, 657), thick=3, color="#2f6f3e")
-    step(640, "rmsnorm   model.norm → [T, H]", "s03", ORANGE)
-    from_stream(657)
-    down(674)
-    step(690, "lm_head   → logits [T, V] float32", "s06 linear")
-    down(724)
-    step(740, "argmax   the next token of each row, int32", "s08", GREY)
+    flow = Flow(figure)
+    _draw_attention(figure, flow)
+    _draw_mlp(flow)
+    figure.line((STREAM, 640), (STREAM, 657), thick=3, color="#2f6f3e")
+    flow.step(640, "rmsnorm   model.norm → [T, H]", "s03", ORANGE)
+    flow.from_stream(657)
+    flow.down(674)
+    flow.step(690, "lm_head   → logits [T, V] float32", "s06 linear")
+    flow.down(724)
+    flow.step(740, "argmax   the next token of each row, int32", "s08", GREY)
     return figure
+
+
+def _draw_attention(figure: Figure, flow: Flow) -> None:
+    thirds = [LEFT + 152 * (number + 0.5) + 12 * number for number in range(3)]
+    flow.step(124, "rmsnorm   input_layernorm → [T, H]", "s03", ORANGE)
+    flow.from_stream(141)
+    flow.down(158, *thirds)
+    flow.step(174, ["q_proj [T,Hq,D]", "k_proj [T,Hkv,D]", "v_proj [T,Hkv,D]"], "s06 linear")
+    flow.down(208, *thirds[:2])
+    figure.box(LEFT, 224, 316, 34, "rope   q and k, positions [T]", fill=VIOLET, size=13, mono=True, radius=4)
+    figure.text(TAG, 241, "s04", 13, anchor="start", color=FAINT)
+    figure.arrow((thirds[2], 208), (thirds[2], 274))
+    flow.down(258, *thirds[:2])
+    flow.step(274, "attention   scale = D ** -0.5 → [T, Hq, D]", "s07", PINK)
+    flow.down(308)
+    flow.step(324, "o_proj   [T, Hq·D] → [T, H]", "s06 linear")
+    flow.to_stream(341)
+
+
+def _draw_mlp(flow: Flow) -> None:
+    halves = [LEFT + 117, LEFT + 363]
+    flow.step(396, "rmsnorm   post_attention_layernorm → [T, H]", "s03", ORANGE)
+    flow.from_stream(413)
+    flow.down(430, *halves)
+    flow.step(446, ["gate_proj [T, I]", "up_proj [T, I]"], "s06 linear")
+    flow.down(480, *halves)
+    flow.step(496, "silu_mul   gate, up → [T, I]", "s02", GREEN)
+    flow.down(530)
+    flow.step(546, "down_proj   [T, I] → [T, H]", "s06 linear")
+    flow.to_stream(563)
