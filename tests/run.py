@@ -53,7 +53,7 @@ ORACLES = tuple(f"tests/references/test_{name}.py" for name in ("oracle", "cache
 UNIT_TESTS = ("tests/grader", "tests/test_handouts.py", "tests/gpu/test_records.py", *ORACLES)
 
 SUITES = (
-    Suite("lint", "quick", 30, kit("lint", "size", "readme")),
+    Suite("lint", "quick", 30, kit("lint", "size", "readme", "run")),
     Suite("unit tests", "quick", 120, UNIT_TESTS),
     Suite("launchers", "quick", 15, ("tests/given",)),
     Suite("engine", "quick", 30, ("tests/engine",)),

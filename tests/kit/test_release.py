@@ -63,6 +63,7 @@ def test_holds_nothing_of_the_instructor(release: Path) -> None:
     assert [name for name in texts if name.startswith(("solutions/", "tests/kit/", "tests/gpu/"))] == []
     assert [name for name in texts if "mutant" in name or "attack" in name or "hidden" in name] == []
     assert "maintainer.mk" not in texts
+    assert "LICENSE" in texts
     assert {name for name in texts if name.startswith("assignments/") and not name.endswith((".md", ".svg"))} == set()
     solutions = [path for path in (KIT / "solutions").rglob("*") if path.suffix in (".cu", ".py")]
     secret = {pair for path in solutions for pair in solution_pairs(path.read_text())}
