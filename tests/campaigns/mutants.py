@@ -25,5 +25,5 @@ CAMPAIGN = Campaign(
     name="mutants",
     keys=[(name, seed) for name in MUTANTS for seed in SEEDS],
     run=run,
-    sources=("grader", "solutions", "reference_outputs", "tests/mutants.toml", "tests/kit/mutants.py"),
+    sources=("grader", "solutions", "reference_outputs", "tests/mutants", "tests/kit/mutants.py"),
 )
