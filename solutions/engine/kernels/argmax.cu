@@ -13,7 +13,7 @@ extern "C" __global__ void argmax(int* __restrict__ out, const float* __restrict
                                   int num_columns) {
     const float* row = x + static_cast<long long>(blockIdx.x) * num_columns;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, num_warps = blockDim.x / 32;
-    // solution s08.1: the best of each thread, of each warp, of the block
+    // s08.1: the best of each thread, of each warp, of the block
     __shared__ float warp_values[32];
     __shared__ int warp_columns[32];
 
@@ -51,5 +51,4 @@ extern "C" __global__ void argmax(int* __restrict__ out, const float* __restrict
         }
         out[blockIdx.x] = best_column;
     }
-    // end solution
 }

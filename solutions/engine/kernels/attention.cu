@@ -19,7 +19,7 @@ extern "C" __global__ void attention(__nv_bfloat16* __restrict__ out, const __nv
     extern __shared__ float scores[];  // one per key
     const int query = blockIdx.x, head = blockIdx.y;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, num_warps = blockDim.x / 32;
-    // solution s07.1: scores, then exponentials, then the weighted sum of values
+    // s07.1: scores, then exponentials, then the weighted sum of values
     __shared__ float warp_maxima[32], warp_sums[32];
     const int kv_head = head / (num_heads / num_kv_heads);
     const int num_visible = S - L + query + 1;
@@ -76,5 +76,4 @@ extern "C" __global__ void attention(__nv_bfloat16* __restrict__ out, const __nv
         }
         out_row[d] = __float2bfloat16(num_visible > 0 ? weighted / total : 0.0f);
     }
-    // end solution
 }

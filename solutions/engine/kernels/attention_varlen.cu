@@ -16,7 +16,7 @@
 // Numerics   scores, exponentials and sums stay float32; rounded once to bf16.
 #include <cuda_bf16.h>
 
-// solution s12.1: the tiles, and how rows get there
+// s12.1: the tiles, and how rows get there
 constexpr int MAX_HEAD_DIM = 128;
 constexpr int TILE = 32;            // queries of a block, and keys or values it holds at a time
 constexpr int SIDE = 8;             // SIDE x SIDE threads form a block, as in launch.toml
@@ -71,7 +71,6 @@ __device__ __forceinline__ void add_value(float (&o)[SHARE][PIECES][4], const fl
         }
     }
 }
-// end solution
 
 extern "C" __global__ void attention_varlen(
     __nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ q, const __nv_bfloat16* __restrict__ k,
@@ -81,7 +80,7 @@ extern "C" __global__ void attention_varlen(
     const int head = blockIdx.y, kv_head = head / (num_heads / num_kv_heads);
     const long long q_stride = static_cast<long long>(num_heads) * head_dim;  // from one query to the next
     const long long kv_stride = static_cast<long long>(num_kv_heads) * head_dim;  // from one key to the next
-    // solution s12.1: tile by tile: scores, new maximum, rescaled sums
+    // s12.1: tile by tile: scores, new maximum, rescaled sums
     // Sequence b has the blocks from cu_seqlens_q[b] / TILE + b on, always enough for its tiles. Their starts
     // rise with b, so a binary search finds the last one that is not behind this block.
     const int block = blockIdx.x;
@@ -237,5 +236,4 @@ extern "C" __global__ void attention_varlen(
             }
         }
     }
-    // end solution
 }

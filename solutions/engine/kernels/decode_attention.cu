@@ -22,7 +22,7 @@ extern "C" __global__ void decode_attention(
     extern __shared__ float scores[];  // one per position
     const int sequence = blockIdx.x, head = blockIdx.y;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, num_warps = blockDim.x / 32;
-    // solution s09.2: scores, then exponentials, then the weighted sum of values
+    // s09.2: scores, then exponentials, then the weighted sum of values
     __shared__ float warp_maxima[32], warp_sums[32];
     const int kv_head = head / (num_heads / num_kv_heads);
     const int context = context_lens[sequence];
@@ -78,5 +78,4 @@ extern "C" __global__ void decode_attention(
         }
         out_row[d] = __float2bfloat16(context > 0 ? weighted / total : 0.0f);
     }
-    // end solution
 }

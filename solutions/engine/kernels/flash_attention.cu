@@ -12,7 +12,7 @@
 // Numerics   scores, exponentials and sums stay float32; rounded once to bf16.
 #include <cuda_bf16.h>
 
-// solution s11.1: the tiles, and how rows get there
+// s11.1: the tiles, and how rows get there
 constexpr int MAX_HEAD_DIM = 128;
 constexpr int TILE = 32;            // queries of a block, and keys or values it holds at a time
 constexpr int SIDE = 8;             // SIDE x SIDE threads form a block, as in launch.toml
@@ -67,7 +67,6 @@ __device__ __forceinline__ void add_value(float (&o)[SHARE][PIECES][4], const fl
         }
     }
 }
-// end solution
 
 extern "C" __global__ void flash_attention(__nv_bfloat16* __restrict__ out,
                                            const __nv_bfloat16* __restrict__ q,
@@ -77,7 +76,7 @@ extern "C" __global__ void flash_attention(__nv_bfloat16* __restrict__ out,
     const int head = blockIdx.y, kv_head = head / (num_heads / num_kv_heads);
     const long long q_stride = static_cast<long long>(num_heads) * head_dim;  // from one query to the next
     const long long kv_stride = static_cast<long long>(num_kv_heads) * head_dim;  // from one key to the next
-    // solution s11.1: tile by tile: scores, new maximum, rescaled sums
+    // s11.1: tile by tile: scores, new maximum, rescaled sums
     extern __shared__ float4 tiles[];                 // [2][TILE][head_dim + PADDING] floats
     __shared__ float4 probabilities[TILE][SIDE + 1];  // [key][thread]: those of its four queries
     __shared__ float maxima[TILE][SIDE];              // [query][thread]: the largest of its four scores
@@ -215,5 +214,4 @@ extern "C" __global__ void flash_attention(__nv_bfloat16* __restrict__ out,
             }
         }
     }
-    // end solution
 }

@@ -18,7 +18,7 @@
 
 constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
 constexpr int MAX_HEAD_DIM = 128;
-// solution s11.2: the tile and its vectors
+// s11.2: the tile and its vectors
 constexpr int TILE = 128;  // keys of a tile and threads of a block, as in launch.toml
 constexpr int VECTOR = 8;  // bf16 numbers in 16 bytes, the widest load
 
@@ -31,7 +31,6 @@ __device__ void unpack(const uint4& vector, float (&numbers)[VECTOR]) {
         numbers[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000u);
     }
 }
-// end solution
 
 extern "C" __global__ void flash_decode_attention(
     __nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ q,
@@ -43,7 +42,7 @@ extern "C" __global__ void flash_decode_attention(
     const int kv_head = head / (num_heads / num_kv_heads);
     const long long kv_stride = static_cast<long long>(num_kv_heads) * head_dim;  // from one key to the next
     const long long q_start = (static_cast<long long>(sequence) * num_heads + head) * head_dim;
-    // solution s11.2: tile by tile: scores, new maximum, rescaled sums
+    // s11.2: tile by tile: scores, new maximum, rescaled sums
     __shared__ float query[MAX_HEAD_DIM], probabilities[TILE];  // probabilities hold the scores first
     __shared__ float partial[TILE * VECTOR];                    // [key group][head_dim]
     __shared__ float tile_factor, sum;
@@ -143,5 +142,4 @@ extern "C" __global__ void flash_decode_attention(
         }
         out[q_start + thread] = __float2bfloat16(context > 0 ? total / sum : 0.0f);
     }
-    // end solution
 }

@@ -13,7 +13,7 @@ extern "C" __global__ void softmax(float* __restrict__ out, const float* __restr
                                    int num_columns) {
     const long long row = static_cast<long long>(blockIdx.x) * num_columns;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, num_warps = blockDim.x / 32;
-    // solution s05.1: the maximum, the sum of exponentials, the quotients
+    // s05.1: the maximum, the sum of exponentials, the quotients
     __shared__ float warp_maxima[32], warp_sums[32];
     float maximum = -INFINITY;
     for (int i = threadIdx.x; i < num_columns; i += blockDim.x) {
@@ -51,5 +51,4 @@ extern "C" __global__ void softmax(float* __restrict__ out, const float* __restr
     for (int i = threadIdx.x; i < num_columns; i += blockDim.x) {
         out[row + i] = expf(x[row + i] - maximum) / total;
     }
-    // end solution
 }
