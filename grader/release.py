@@ -44,6 +44,7 @@ RELEASED = (
 )
 WITHHELD = (
     "grader/starter.py",
+    "grader/stubbing.py",
     "grader/calibrate.py",
     "grader/student_readme.md",
     "reference_outputs/train_tiny.py",
