@@ -10,7 +10,7 @@
 // Numerics   scores, exponentials and sums stay float32; rounded once to bf16.
 #include <cuda_bf16.h>
 
-constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
+#include "warp.cuh"
 
 extern "C" __global__ void attention(__nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ q,
                                      const __nv_bfloat16* __restrict__ k, const __nv_bfloat16* __restrict__ v,
@@ -39,9 +39,7 @@ extern "C" __global__ void attention(__nv_bfloat16* __restrict__ out, const __nv
         scores[key] = dot * scale;
         maximum = fmaxf(maximum, scores[key]);
     }
-    for (int distance = 16; distance > 0; distance /= 2) {
-        maximum = fmaxf(maximum, __shfl_xor_sync(ALL_LANES, maximum, distance));
-    }
+    maximum = warp_max(maximum);
     if (lane == 0) {
         warp_maxima[warp] = maximum;
     }
@@ -56,9 +54,7 @@ extern "C" __global__ void attention(__nv_bfloat16* __restrict__ out, const __nv
         scores[key] = expf(scores[key] - maximum);
         sum += scores[key];
     }
-    for (int distance = 16; distance > 0; distance /= 2) {
-        sum += __shfl_xor_sync(ALL_LANES, sum, distance);
-    }
+    sum = warp_sum(sum);
     if (lane == 0) {
         warp_sums[warp] = sum;
     }

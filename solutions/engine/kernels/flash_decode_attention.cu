@@ -16,7 +16,8 @@
 // Numerics       scores, exponentials and sums stay float32; rounded once to bf16.
 #include <cuda_bf16.h>
 
-constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
+#include "warp.cuh"
+
 constexpr int MAX_HEAD_DIM = 128;
 // s11.2: the tile and its vectors
 constexpr int TILE = 128;  // keys of a tile and threads of a block, as in launch.toml
@@ -84,9 +85,7 @@ extern "C" __global__ void flash_decode_attention(
             for (int key = thread; key < tile_keys; key += 32) {
                 m_new = fmaxf(m_new, probabilities[key]);
             }
-            for (int distance = 16; distance > 0; distance /= 2) {
-                m_new = fmaxf(m_new, __shfl_xor_sync(ALL_LANES, m_new, distance));
-            }
+            m_new = warp_max(m_new);
             const float factor = expf(m - m_new);
             m = m_new;
             l *= factor;
@@ -121,9 +120,7 @@ extern "C" __global__ void flash_decode_attention(
 
     // The first warp's lanes add up l, the key groups their parts of o.
     if (thread < 32) {
-        for (int distance = 16; distance > 0; distance /= 2) {
-            l += __shfl_xor_sync(ALL_LANES, l, distance);
-        }
+        l = warp_sum(l);
         if (thread == 0) {
             sum = l;
         }

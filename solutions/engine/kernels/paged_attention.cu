@@ -16,7 +16,8 @@
 // Numerics       scores, exponentials and sums stay float32; rounded once to bf16.
 #include <cuda_bf16.h>
 
-constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
+#include "warp.cuh"
+
 // s15.1: sizes of a block's work, and what a thread does with 16 bytes of a key or a value
 constexpr int HEADS = 4;             // query heads of a block, one for each of its warps
 constexpr int THREADS = 32 * HEADS;  // of a block, as in launch.toml
@@ -136,9 +137,7 @@ extern "C" __global__ void paged_attention(
             for (int key = lane; key < keys; key += 32) {
                 largest = fmaxf(largest, weights[key][warp]);
             }
-            for (int distance = 16; distance > 0; distance /= 2) {
-                largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, distance));
-            }
+            largest = warp_max(largest);
             const float factor = expf(maximum - largest);
             maximum = largest;
             total *= factor;
@@ -193,9 +192,7 @@ extern "C" __global__ void paged_attention(
         }
     }
     if (warp < heads) {
-        for (int distance = 16; distance > 0; distance /= 2) {
-            total += __shfl_xor_sync(ALL_LANES, total, distance);
-        }
+        total = warp_sum(total);
         if (lane == 0) {
             totals[warp] = total;
         }
