@@ -14,6 +14,7 @@ from typing import Any
 
 from grader.arguments import Request
 from grader.compare import Failure
+from grader.emulator.headers import GIVEN, GIVEN_NAME
 from grader.errors import source_lines, student_error, tidy
 from grader.findings import failure_of
 from grader.framing import ProtocolError
@@ -264,4 +265,5 @@ class Connection:
 
     def _scrub(self) -> dict[str, str]:
         home = self._child.home if self._child else "~"
-        return {f"{self._engine}/": "", str(self._engine): "engine", f"{home}/": "", str(home): "~"}
+        headers = {f"{self._engine}/kernels/": "", f"{GIVEN}/": GIVEN_NAME}  # which nvcc names by their paths
+        return headers | {f"{self._engine}/": "", str(self._engine): "engine", f"{home}/": "", str(home): "~"}

@@ -15,7 +15,7 @@ from grader import UsageError
 
 MANIFEST = Path(__file__).resolve().parent / "manifest.toml"
 KINDS = ("kernel", "host")
-SUFFIXES = (".cu", ".py", ".toml")
+SUFFIXES = (".cu", ".cuh", ".py", ".toml")
 
 _NUMBER = (int, float)
 _HEAD = {"deadline": _NUMBER, "stage": list}
@@ -50,7 +50,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage. `files` are paths below the engine folder; `requires` are the ids of the stages its code calls."""
+    """One stage. `files` are paths or patterns below the engine folder, `requires` the ids of the stages it calls."""
 
     id: str
     title: str

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from grader.emulator.toolchain import HEADERS, CompileError, Module, compile_module, is_guard, runtime_library
+from grader.emulator.headers import GIVEN_NAME, HEADERS
+from grader.emulator.toolchain import CompileError, Module, compile_module, is_guard, runtime_library
 
 MAX_ARGUMENTS = 64
 MAX_REPORTS = 64
@@ -195,9 +196,9 @@ Pointer = tuple[str, int, int]
 class LoadedModule:
     """A module in this process. Raises OSError when it needs a symbol that nobody has."""
 
-    def __init__(self, module: Module, source: str) -> None:
+    def __init__(self, module: Module) -> None:
         self.module = module
-        self.source = source
+        self.source = module.source
         library = _loaded(module)
         anchor = ctypes.cast(library.pagedlab_shared, _pointer)
         self.base = (anchor.value or 0) - module.reference
@@ -286,7 +287,7 @@ class LoadedModule:
 def _source_lines(path: str, addresses: tuple[int, ...]) -> list[tuple[str, int]]:
     """File and line of instructions of a module, in the source that it was compiled from; ("", 0) for unknown ones.
 
-    Of functions that were inlined there the innermost that is no function of the kit's headers.
+    Of functions that were inlined there the innermost that is not one of the kit's headers.
     """
     if not addresses:
         return []
@@ -300,8 +301,10 @@ def _source_lines(path: str, addresses: tuple[int, ...]) -> list[tuple[str, int]
         file, _, line = row.partition(" ")[0].rpartition(":")
         if row.startswith("0x"):
             found.append(("", 0))
-        elif found and not found[-1][1] and line.isdecimal() and not file.startswith(str(HEADERS)):
-            found[-1] = file.removeprefix(f"{Path.cwd()}/"), int(line)
+            continue
+        file = file.removeprefix(f"{Path.cwd()}/")
+        if found and not found[-1][1] and line.isdecimal() and not file.startswith((str(HEADERS), GIVEN_NAME)):
+            found[-1] = file, int(line)
     return found if len(found) == len(addresses) else [("", 0)] * len(addresses)
 
 
@@ -325,7 +328,7 @@ class Kernels:
 
     def __init__(self, source: str, options: list[str], include_dirs: list[str]) -> None:
         """Raises CompileError, also when a function is called that nobody defines."""
-        self._source = (source, options, include_dirs)
+        self._source: tuple[str, list[str], list[str]] = (source, options, include_dirs)
         self.plain = self._build(instrumented=False)
         self._instrumented: LoadedModule | None = None
 
@@ -337,8 +340,9 @@ class Kernels:
 
     def _build(self, *, instrumented: bool) -> LoadedModule:
         module = compile_module(*self._source, instrumented=instrumented)
+        self._source = (module.source, self._source[1], [])  # as it was read once
         try:
-            return LoadedModule(module, self._source[0])
+            return LoadedModule(module)
         except OSError as missing:
             _, undefined, symbol = str(missing).rpartition("undefined symbol: ")
             log = f"error: {symbol} is called, but no device function" if undefined else f"error: {missing}"
