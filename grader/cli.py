@@ -16,16 +16,16 @@ from pathlib import Path
 
 from grader import VERSION, UsageError, release
 from grader.device import NothingToGradeOn, choose_device, has_compiled
-from grader.engine import EngineError
 from grader.manifest import Check, Manifest, Stage
 from grader.model import DEFAULT_MODEL, GRADED_MODEL, find_model
 from grader.model.command import run_model
 from grader.profile.command import add_profile
-from grader.report.text import clean_line
 from grader.run import add_run
-from grader.serve import run_serve
+from grader.serving.chat import run_chat, run_generate
+from grader.serving.engine import EngineError
+from grader.serving.serve import run_serve
 from grader.submission import MalformedSubmission
-from grader.talk import run_chat, run_generate
+from grader.text import clean_line
 
 
 def main(arguments: list[str] | None = None) -> int:

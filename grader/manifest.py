@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from grader import UsageError
+from grader.text import join_names
 
 MANIFEST = Path(__file__).resolve().parent / "manifest.toml"
 KINDS = ("kernel", "host")
@@ -261,9 +262,3 @@ def _refuse_duplicates(names: Iterable[str], what: str) -> None:
     for name in names:
         _rule(name not in seen, f"{what} {name!r} occurs twice.")
         seen.add(name)
-
-
-def join_names(names: Iterable[str]) -> str:
-    """`a, b and c`."""
-    *front, last = list(names)
-    return f"{', '.join(front)} and {last}" if front else last

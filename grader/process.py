@@ -16,9 +16,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grader.compare import Failure
-from grader.framing import receive_frame, send_frame
-from grader.kept_output import KeptOutput
+from grader.failure import Failure
+from grader.ipc.framing import receive_frame, send_frame
+from grader.ipc.output import KeptOutput
 
 if TYPE_CHECKING:
     from grader.emulator.launcher import DeviceProcess

@@ -14,10 +14,10 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from given import ops
+from given.contracts import CONTRACTS
 
 from grader import KIT
-from grader.given import ops
-from grader.given.contracts import CONTRACTS
 from grader.manifest import Check, Stage, load_manifest
 
 ASSIGNMENTS = KIT / "assignments"

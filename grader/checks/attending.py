@@ -6,9 +6,9 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import Out, Worker, expect
+from grader.checking.api import Out, Worker, expect
+from grader.checking.draws import Array, bf16, to_bf16
 from grader.checks.caches import draw_rows
-from grader.checks.draws import Array, bf16, to_bf16
 
 SPREAD = 4.0
 """Standard deviation of the scores: rounding them to bf16 would show."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from grader.checking import expect_rows
+from grader.checking.api import expect_rows
 from grader.checks.cached_model import CachedModel
 from grader.oracle.model import Reference
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from given.config import LlamaConfig
 
-from grader.checking import BF16, Handle, Worker, expect_rows, require
+from grader.checking.api import BF16, Handle, Worker, expect_rows, require
+from grader.checking.draws import Array
 from grader.checks.caches import Cache, read_rows
-from grader.checks.draws import Array
-from grader.given.config import LlamaConfig
 from grader.oracle.model import FLOAT32, HUGGING_FACE_BF16, LlamaOracle, Operations, Reference
 
 

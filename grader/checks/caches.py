@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from given.config import LlamaConfig
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import BF16, Device, Handle, Out, Worker, expect, require
-from grader.checks.draws import Array, bf16
-from grader.given.config import LlamaConfig
+from grader.checking.api import BF16, Device, Handle, Out, Worker, expect, require
+from grader.checking.draws import Array, bf16
 
 
 def empty_cache(blocks: int, block_size: int, kv_heads: int, head_dim: int) -> Array:

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from given.requests import SamplingParams
+
 from grader.answers import read_step
-from grader.checking import Observed, Worker, require
+from grader.checking.api import Observed, Worker, require
 from grader.checks.serving import new_llm
 from grader.checks.step_work import multiplications
-from grader.given.requests import SamplingParams
-from grader.oracle.model import weight_shapes
+from grader.model.weight_shapes import weight_shapes
 from grader.oracle.references import ReferenceModel
 from grader.oracle.streams import expect_stream
 from grader.trace import BF16_BYTES, kv_bytes_per_token

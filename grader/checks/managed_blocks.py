@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from grader.checking import Handle, StudentError, Worker, require
+from grader.checking.api import Handle, StudentError, Worker, require
 
 
 class ManagedBlocks:

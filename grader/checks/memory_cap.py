@@ -3,7 +3,7 @@
 from numpy.random import Generator
 
 from grader.checks.serving import ending
-from grader.oracle.model import weight_shapes
+from grader.model.weight_shapes import weight_shapes
 from grader.oracle.scripted import ScriptedModel
 from grader.trace import BF16_BYTES, Trace, kv_bytes_per_token
 

@@ -2,7 +2,7 @@
 
 from numpy.random import Generator
 
-from grader.checking import Worker
+from grader.checking.api import Worker
 from grader.checks.serving import excerpt, greedy, new_llm
 from grader.oracle.references import ReferenceModel
 from grader.oracle.streams import expect_stream

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import safetensors.numpy
 
-from grader.checking import Worker, require
+from grader.checking.api import Worker, require
 from grader.oracle.scripted import ScriptedModel
 from grader.trace import Request
 

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import Out, Worker, expect
+from grader.checking.api import Out, Worker, expect
+from grader.checking.draws import Array
 from grader.checks.attending import draw_attention
-from grader.checks.draws import Array
 
 
 def cumulated(lengths: Sequence[int]) -> Array:

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import Out, Worker, expect
+from grader.checking.api import Out, Worker, expect
+from grader.checking.draws import Array, bf16
 from grader.checks.attending import SPREAD
 from grader.checks.caches import empty_cache
-from grader.checks.draws import Array, bf16
 
 SPARE_BLOCKS = 3
 FAR = 1 << 24

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from grader.checking import InOut, Out, Worker, require
-from grader.profile.lines import uncoalesced
+from grader.checking.api import InOut, Out, Worker, require
+from grader.observe.traffic import uncoalesced
 
 SMALLEST_SHARE = 32
 """No thread makes more than one of this many accesses to global memory."""

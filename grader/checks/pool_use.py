@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from grader.checking import require
+from grader.checking.api import require
 from grader.throughput import Observed
 from grader.trace import Trace
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from grader.checking import expect_rows, require
+from grader.checking.api import expect_rows, require
 from grader.compare import brackets
 from grader.oracle.model import Reference
 

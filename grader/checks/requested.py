@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from grader.checking import BF16, Worker, require
+from grader.checking.api import BF16, Worker, require
 
 LARGEST_SHARE = 1.1
 """How often a key or a value may be requested per query head, and an output stored."""

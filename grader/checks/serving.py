@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from given.requests import SamplingParams
 from numpy.random import Generator
 
 from grader.answers import Answer, after_pause, expect_answers, expect_tokens
-from grader.checking import Failure, Handle, Worker, require
-from grader.given.requests import SamplingParams
+from grader.checking.api import Failure, Handle, Worker, require
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import ScriptedModel
 from grader.oracle.streams import expect_stream, expect_streams

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from grader.checking import Failure, Handle, Worker
+from given.config import LlamaConfig
+
+from grader.checking.api import Failure, Handle, Worker
 from grader.checks.step_work import multiplications
-from grader.given.config import LlamaConfig
 from grader.throughput import Observed, expect_at_most
 
 LINEAR_LAYERS = 7

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import numpy as np
+from given.config import LlamaConfig
 
-from grader.checking import BF16, Worker, require
-from grader.given.config import LlamaConfig
+from grader.checking.api import BF16, Worker, require
+from grader.model.weight_shapes import weight_shapes
 from grader.observation import Observed
-from grader.oracle.model import weight_shapes
 from grader.throughput import expect_at_most
 
 SPARE_LAUNCHES = 2

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import Out, Worker, check, expect, expect_error, property_check
-from grader.checks.draws import floats
+from grader.checking.api import Out, Worker, check, expect, expect_error, property_check
+from grader.checking.draws import floats
 
 SIZES = (1, 2, 255, 256, 257, 511, 1009)
 EXTREMES = (0.0, -0.0, 1e-45, -1e-38, 3.4e38, -3.4e38, np.inf, -np.inf, np.nan, 16777216.0, 1.0)

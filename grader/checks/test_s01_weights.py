@@ -8,9 +8,9 @@ import hypothesis.strategies as st
 import numpy as np
 from numpy.random import Generator
 
-from grader.checking import BF16, Expected, Failure, Worker, check, expect, expect_error, property_check, require
+from grader.checking.api import BF16, Expected, Failure, Worker, check, expect, expect_error, property_check, require
+from grader.checking.draws import Array
 from grader.checks import weight_files as files
-from grader.checks.draws import Array
 
 FILE = "model.safetensors"
 EMBEDDING, NORM, HEAD = "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"

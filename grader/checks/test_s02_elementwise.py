@@ -7,12 +7,12 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import InOut, Out, Worker, check, expect, property_check, require
-from grader.checks.draws import bf16, integers, to_bf16
+from grader.checking.api import InOut, Out, Worker, check, expect, property_check, require
+from grader.checking.draws import bf16, integers, to_bf16
 from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model
+from grader.observe.traffic import most_wasteful
 from grader.oracle.references import ReferenceModel
-from grader.profile.lines import most_wasteful
 
 SHAPES = ((3, 85), (2, 128), (1, 257), (0, 5), (1, 1), (1, 768), (5, 51), (7, 1009), (17, 288))
 """[tokens, width]; 3 · 85, 2 · 128 and 1 · 257 are one less, equal to and one more than a block of 256."""

@@ -5,12 +5,12 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import Counters, Out, Worker, check, expect, property_check, require
-from grader.checks.draws import bf16, to_bf16
+from grader.checking.api import Counters, Out, Worker, check, expect, property_check, require
+from grader.checking.draws import bf16, to_bf16
 from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model
+from grader.observe.traffic import busiest
 from grader.oracle.references import ReferenceModel
-from grader.profile.lines import busiest
 
 EPS = 1e-5
 WIDTHS = (1, 2, 31, 32, 33, 127, 128, 129, 288, 1000, 1009, 2048, 2880)

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import hypothesis.strategies as st
 import numpy as np
+from given.config import Llama3RopeScaling, LlamaConfig
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import InOut, Worker, check, expect, property_check
-from grader.checks.draws import Array, bf16, floats, integers, rope_config, to_bf16
+from grader.checking.api import InOut, Worker, check, expect, property_check
+from grader.checking.draws import Array, bf16, floats, integers, rope_config, to_bf16
 from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model
-from grader.given.config import Llama3RopeScaling, LlamaConfig
 from grader.oracle.references import ReferenceModel
 
 

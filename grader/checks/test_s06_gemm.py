@@ -8,12 +8,12 @@ from numpy.random import Generator
 from numpy.typing import DTypeLike
 
 from grader import oracle
-from grader.checking import BF16, Device, Out, Worker, check, expect, expect_error, property_check, require
-from grader.checks.draws import Array, bf16, to_bf16
+from grader.checking.api import BF16, Device, Out, Worker, check, expect, expect_error, property_check, require
+from grader.checking.draws import Array, bf16, to_bf16
 from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model
+from grader.observe.traffic import busiest
 from grader.oracle.references import ReferenceModel
-from grader.profile.lines import busiest
 
 SHAPES = (
     *((16, 16, 32), (15, 17, 32), (17, 15, 33), (16, 16, 31), (1, 31, 64), (1, 1, 1), (0, 3, 4), (3, 0, 4), (2, 3, 0)),

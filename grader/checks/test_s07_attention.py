@@ -5,8 +5,8 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import Out, Worker, check, expect, property_check
-from grader.checks.draws import Array, bf16, to_bf16
+from grader.checking.api import Out, Worker, check, expect, property_check
+from grader.checking.draws import Array, bf16, to_bf16
 from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model
 from grader.oracle.references import ReferenceModel

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import BF16, Expected, Failure, Out, Worker, check, expect, expect_error, expect_rows, require
-from grader.checks.draws import Array, floats
+from grader.checking.api import BF16, Expected, Failure, Out, Worker, check, expect, expect_error, expect_rows, require
+from grader.checking.draws import Array, floats
 from grader.checks.reference_logits import expect_logits
 from grader.oracle.model import Reference
 from grader.oracle.references import ReferenceModel, variant_model

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 from numpy.random import Generator
 
-from grader.checking import Band, Worker, check, expect_error, expect_rows, require
+from grader.checking.api import Band, Worker, check, expect_error, expect_rows, require
 from grader.checks.cached_model import CachedModel, expect_stored, expect_walk
 from grader.checks.caches import Cache, Contents, read_rows
 from grader.checks.step_work import expect_decode_bytes, expect_no_more, expect_products, watch

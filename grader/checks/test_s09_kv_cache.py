@@ -5,10 +5,10 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import InOut, Out, Worker, check, expect, property_check
+from grader.checking.api import InOut, Out, Worker, check, expect, property_check
+from grader.checking.draws import Array, bf16, to_bf16
 from grader.checks.attending import SPREAD, draw_decode, expect_decode
 from grader.checks.caches import empty_cache
-from grader.checks.draws import Array, bf16, to_bf16
 from grader.checks.parallelism import expect_parallel
 from grader.checks.walking import LONGEST, expect_decoded_in_model
 from grader.oracle.references import ReferenceModel

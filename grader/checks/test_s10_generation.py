@@ -5,7 +5,7 @@ from pathlib import Path
 
 from numpy.random import Generator
 
-from grader.checking import Worker, check, expect_error, require
+from grader.checking.api import Worker, check, expect_error, require
 from grader.checks.generating import Engine, expect_scripted
 from grader.checks.text_streams import expect_text, finish, new_detokenizer, push, texts
 from grader.oracle.references import ReferenceModel

@@ -6,8 +6,8 @@ import hypothesis.strategies as st
 import numpy as np
 from numpy.random import Generator
 
-from grader.checking import Worker, check, expect_error, property_check, require
-from grader.checks.draws import Array, floats
+from grader.checking.api import Worker, check, expect_error, property_check, require
+from grader.checking.draws import Array, floats
 from grader.checks.generating import draw, expect_cut, expect_frequencies, expect_probabilities, new_generator
 
 

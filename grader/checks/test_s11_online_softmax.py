@@ -2,17 +2,17 @@
 
 import hypothesis.strategies as st
 import numpy as np
+from given.launch import LaunchFile
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import Band, Out, Worker, check, expect, property_check, require
+from grader.checking.api import Band, Out, Worker, check, expect, property_check, require
+from grader.checking.draws import Array, to_bf16
 from grader.checks.attending import draw_attention, draw_decode, expect_attention, expect_decode, sloping_keys
-from grader.checks.draws import Array, to_bf16
 from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model
 from grader.checks.requested import expect_requested_once
 from grader.checks.walking import LONGEST, expect_decoded_in_model
-from grader.given.launch import LaunchFile
 from grader.oracle.references import ReferenceModel
 
 FLASH, DECODE = "flash_attention", "flash_decode_attention"

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from grader.checking import Band, Worker, check, expect_error, expect_rows
+from grader.checking.api import Band, Worker, check, expect_error, expect_rows
 from grader.checks.batching import expect_batch
 from grader.checks.cached_model import CachedModel, expect_stored
 from grader.checks.step_work import SPARE_LAUNCHES, expect_no_more, expect_products, watch

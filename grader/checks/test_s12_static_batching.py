@@ -4,8 +4,8 @@ import hypothesis.strategies as st
 import numpy as np
 from numpy.random import Generator
 
-from grader.checking import Out, Worker, check, property_check, require
-from grader.checks.draws import Array, bf16
+from grader.checking.api import Out, Worker, check, property_check, require
+from grader.checking.draws import Array, bf16
 from grader.checks.packing import cumulated, draw_packed, expect_packed
 from grader.checks.parallelism import expect_parallel
 from grader.checks.plug_in import expect_in_model

@@ -8,10 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from given.requests import SamplingParams
+from given.tokenizer import Tokenizer
 from numpy.random import Generator
 
 from grader.answers import expect_counts, read_completions
-from grader.checking import Sampling, Worker, check, expect_error, require
+from grader.checking.api import Sampling, Worker, check, expect_error, require
 from grader.checks.own_contexts import expect_own_contexts
 from grader.checks.own_numbers import expect_own_numbers
 from grader.checks.serving import (
@@ -25,8 +27,6 @@ from grader.checks.serving import (
     serve_exactly,
     serve_greedily,
 )
-from grader.given.requests import SamplingParams
-from grader.given.tokenizer import Tokenizer
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import scripted_model
 from grader.throughput import drive

@@ -3,12 +3,12 @@
 from functools import partial
 from pathlib import Path
 
+from given.requests import SamplingParams
 from numpy.random import Generator
 
-from grader.checking import Band, Worker, check, expect_error, require
+from grader.checking.api import Band, Worker, check, expect_error, require
 from grader.checks.serving import expect_budget, expect_lean, expect_stats, greedy, new_llm, serve_exactly
 from grader.checks.shared_passes import serve_in_passes
-from grader.given.requests import SamplingParams
 from grader.oracle.scripted import scripted_model
 from grader.throughput import expect_fair, expect_no_starvation
 from grader.trace import Request, skewed_trace

@@ -4,7 +4,7 @@ from functools import partial
 
 import hypothesis.strategies as st
 
-from grader.checking import Worker, check, expect_error, property_check, require
+from grader.checking.api import Worker, check, expect_error, property_check, require
 from grader.checks.block_calls import CALLS, Call
 from grader.checks.managed_blocks import ManagedBlocks
 

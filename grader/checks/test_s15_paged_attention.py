@@ -5,10 +5,10 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking import BF16, InOut, Out, Sparse, Worker, check, expect, property_check
+from grader.checking.api import BF16, InOut, Out, Sparse, Worker, check, expect, property_check
+from grader.checking.draws import Array, bf16, to_bf16
 from grader.checks.attending import SPREAD, sloping_keys
 from grader.checks.caches import empty_cache
-from grader.checks.draws import Array, bf16, to_bf16
 from grader.checks.paging import draw_paged, draw_tables, expect_paged, slots_of
 from grader.checks.parallelism import expect_parallel
 from grader.checks.walking import expect_decoded_in_model

@@ -5,12 +5,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from given.requests import SamplingParams
 from numpy.random import Generator
 
-from grader.checking import Worker, check, expect_error, require
+from grader.checking.api import Worker, check, expect_error, require
 from grader.checks.pool_use import expect_pool_held
 from grader.checks.serving import excerpt, expect_stats, greedy, new_llm, serve_as, serve_exactly, serve_greedily
-from grader.given.requests import SamplingParams
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import scripted_model
 from grader.throughput import drive, expect_running

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from numpy.random import Generator
 
-from grader.checking import Band, Worker, check
+from grader.checking.api import Band, Worker, check
 from grader.checks.engine_work import activation_bytes, decode_work, linear_bytes, live_bytes
 from grader.checks.memory_cap import CAP_ROWS, KV_ROWS, MODEL_LEN, crowded_trace, device_cap, kv_bytes
 from grader.checks.pool_use import expect_pool_held

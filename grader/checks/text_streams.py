@@ -1,9 +1,9 @@
 """Tokens whose characters are split in many ways, and how a stream of text is judged."""
 
+from given.tokenizer import Tokenizer
 from numpy.random import Generator
 
-from grader.checking import Handle, Worker, require
-from grader.given.tokenizer import Tokenizer
+from grader.checking.api import Handle, Worker, require
 from grader.oracle.references import ReferenceModel
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"

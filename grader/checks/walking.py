@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from grader.checking import BF16
+from grader.checking.api import BF16
+from grader.checking.draws import Array
 from grader.checks.caches import empty_cache
-from grader.checks.draws import Array
 from grader.checks.plug_in import expect_in_model
 from grader.oracle.references import ReferenceModel
 

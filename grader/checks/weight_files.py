@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from grader.checking import BF16, Expected, expect, require
-from grader.checks.draws import Array
+from grader.checking.api import BF16, Expected, expect, require
+from grader.checking.draws import Array
 
 DTYPES = {
     "BF16": BF16,

@@ -10,13 +10,13 @@ import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from grader import KIT
+from grader import SUBMISSION_PATH
 from grader.emulator.source import SourceError
 from grader.emulator.tokens import tokens
 
 HEADERS = Path(__file__).resolve().parent / "include"
 """CUDA's headers for the emulator."""
-GIVEN = KIT / "grader" / "given" / "include"
+GIVEN = SUBMISSION_PATH / "given" / "include"
 """The kit's own, which every kernel can include."""
 GIVEN_NAME = "given/"
 """Their names in messages begin with this."""

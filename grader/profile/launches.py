@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from grader.arguments import Out
-from grader.checks.draws import bf16, floats
+from grader.checking.draws import bf16, floats
 from grader.client import Worker
-from grader.compare import Failure
 from grader.connection import Clock
 from grader.counters import Counters, Profile
+from grader.failure import Failure
 from grader.manifest import Check
 
 CHECKS = Path(__file__).resolve().parents[1] / "checks"

@@ -179,7 +179,7 @@ class Bench:
         for index in range(8):
             llm.add_request(str(index), [1, 2, 3], self.params(temperature=0.0, max_tokens=4, ignore_eos=True))
         llm.step()
-        ops._launch, cublas.gemm_ex = counted_launch, counted_product
+        ops._launch, cublas.gemm_ex = counted_launch, counted_product  # type: ignore[assignment]
         llm.step()
         ops._launch, cublas.gemm_ex = launch, product
         self.figures["decode step"] = counts

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from grader import KIT, VERSION, oracle
-from grader.checking import BF16, Device, Expected, InOut, Out
-from grader.checks.draws import bf16, floats, integers
+from grader.checking.api import BF16, Device, Expected, InOut, Out
+from grader.checking.draws import bf16, floats, integers
 from grader.client import Worker
 from grader.compare import worst_ratio
 from grader.connection import Clock

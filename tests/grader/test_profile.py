@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from grader.checking import BF16, Out, Worker
+from grader.checking.api import BF16, Out, Worker
 from grader.checks.parallelism import expect_parallel
 from grader.cli import main
 from grader.connection import Clock
 from grader.counters import Profile, Site, WarpRequest
+from grader.observe.traffic import advice, busiest, lane_step, most_wasteful, totals, uncoalesced
 from grader.profile import launches
 from grader.profile.launches import ProfilingWorker
-from grader.profile.lines import advice, busiest, lane_step, most_wasteful, totals, uncoalesced
 from grader.profile.page import page
 from grader.profile.pictures import bank_picture, sector_picture
 from grader.profile.table import kernel_table

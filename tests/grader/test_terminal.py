@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from grader.kept_output import MORE
+from grader.ipc.output import MORE
 from grader.manifest import Check, Stage
 from grader.report.results import Record, build_results
 from grader.report.terminal import Terminal

@@ -12,8 +12,8 @@ import pytest
 
 from grader import KIT
 from grader.emulator import toolchain
-from grader.emulator.headers import HEADERS
 from grader.emulator.arena import Arena
+from grader.emulator.headers import HEADERS
 from grader.emulator.objects import CODE, THREAD_LOCAL, read_object
 from tests.tools import not_run, require_tool
 

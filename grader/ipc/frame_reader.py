@@ -2,7 +2,7 @@
 
 import socket
 
-from grader.framing import LENGTHS, ProtocolError
+from grader.ipc.framing import LENGTHS, ProtocolError
 
 MAX_HEADER = 4 << 20
 MAX_PAYLOAD = 1 << 20

@@ -9,10 +9,10 @@ from threading import Event
 from typing import Any
 
 from grader import UsageError
-from grader.engine import Engine, EngineError
-from grader.given.engine_loop import MAX_IDLE_STEPS
-from grader.interrupts import interruptible
 from grader.model import find_model
+from grader.serving.engine import Engine, EngineError
+from grader.serving.engine_loop import MAX_IDLE_STEPS
+from grader.serving.interrupts import interruptible
 
 REQUEST = "talk"
 
@@ -136,7 +136,7 @@ class Talker:
 def _chat_template(folder: Path) -> Any:
     """The model's chat template; None where it has none, or nothing here renders it."""
     try:
-        from given.chat_template import ChatTemplate, ChatTemplateError
+        from grader.serving.chat_template import ChatTemplate, ChatTemplateError
     except ImportError:
         raise UsageError("the Python package jinja2 is not installed: run make setup EXTRAS=model.") from None
     try:

@@ -6,10 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from given.tokenizer import Tokenizer
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-from .tokenizer import Tokenizer
 
 SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 """Special tokens that a template may name; their texts are in tokenizer_config.json."""

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .chat_template import ChatTemplate, ChatTemplateError
-from .config import LlamaConfig
-from .requests import SamplingParams
-from .tokenizer import Tokenizer
+from given.config import LlamaConfig
+from given.requests import SamplingParams
+from given.tokenizer import Tokenizer
+
+from grader.serving.chat_template import ChatTemplate, ChatTemplateError
 
 SAMPLING = ("temperature", "top_p", "top_k", "seed", "ignore_eos", "max_tokens")
 COMMON = {"model", "stream", "stream_options", "return_token_ids", *SAMPLING}

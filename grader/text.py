@@ -1,7 +1,8 @@
-"""Makes text that came from a submission safe to show: no control characters, no endless length."""
+"""Text for readers: makes what came from a submission safe to show, and joins names."""
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -28,6 +29,12 @@ def clean_line(text: object, limit: int = 400) -> str:
     """As `clean`, on one line: runs of white space become one space, and what is too long ends in `…`."""
     line = " ".join(clean(text, 8 * limit).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def join_names(names: Iterable[str]) -> str:
+    """`a, b and c`."""
+    *front, last = list(names)
+    return f"{', '.join(front)} and {last}" if front else last
 
 
 def _visible(character: str) -> str:

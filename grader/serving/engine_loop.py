@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from .requests import RequestTooLong, SamplingParams, StepOutput
+from given.requests import RequestTooLong, SamplingParams, StepOutput
 
 MAX_IDLE_STEPS = 1000
 """An engine that gives no token in so many steps in a row is stuck."""

@@ -12,6 +12,8 @@ import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
+from given.requests import RequestTooLong
+from given.tokenizer import Tokenizer
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -20,11 +22,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from .engine_loop import EngineGone, EngineLoop, Event
-from .openai_answers import Form, Piece, events, whole
-from .openai_requests import ApiError, Call, ServedModel, read_chat, read_completion
-from .requests import RequestTooLong
-from .tokenizer import Tokenizer
+from grader.serving.engine_loop import EngineGone, EngineLoop, Event
+from grader.serving.openai_answers import Form, Piece, events, whole
+from grader.serving.openai_requests import ApiError, Call, ServedModel, read_chat, read_completion
 
 MAX_BODY = 8 << 20
 """Bytes of a request's body."""

@@ -3,11 +3,11 @@
 from typing import Any
 
 import numpy as np
+from given.config import Llama3RopeScaling, LlamaConfig
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from grader.checking import BF16
-from grader.given.config import Llama3RopeScaling, LlamaConfig
+from grader.checking.api import BF16
 
 Array = NDArray[Any]
 

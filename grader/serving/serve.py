@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from grader import UsageError
-from grader.engine import Engine
-from grader.interrupts import interruptible
 from grader.model import find_model
+from grader.serving.engine import Engine
+from grader.serving.interrupts import interruptible
 
 CLOSING_SECONDS = 5
 """How long the HTTP server waits for clients to take their last bytes."""
@@ -34,10 +34,11 @@ def _serve(listener: socket.socket, options: argparse.Namespace) -> int:
     engine = Engine(Path(options.submission).expanduser(), options.device)
     try:
         import uvicorn
-        from given.server import Server
+
+        from grader.serving.server import Server
     except ImportError as error:
         raise UsageError(f"the Python package {error.name} is not installed: run make setup EXTRAS=serve.") from None
-    from given.engine_loop import SHUTTING_DOWN, EngineLoop
+    from grader.serving.engine_loop import SHUTTING_DOWN, EngineLoop
 
     model = _served_model(folder, options.model)
     print(f"{options.submission} on {options.model}, {engine.device.name}: loading …", file=sys.stderr)
@@ -82,10 +83,11 @@ def _listener(host: str, port: int) -> socket.socket:
 
 def _served_model(folder: Path, name: str) -> Any:
     """What the HTTP side needs of the model. Raises UsageError."""
-    from given.chat_template import ChatTemplate, ChatTemplateError
     from given.config import ConfigError, LlamaConfig
-    from given.openai_requests import ServedModel
     from given.tokenizer import Tokenizer, TokenizerError
+
+    from grader.serving.chat_template import ChatTemplate, ChatTemplateError
+    from grader.serving.openai_requests import ServedModel
 
     try:
         config, tokenizer = LlamaConfig.from_folder(folder), Tokenizer.from_folder(folder)

@@ -21,9 +21,10 @@ import numpy as np
 
 from grader.arguments import BF16, Device, Handle, InOut, Out, Sampling, Sparse
 from grader.client import Worker
-from grader.compare import Expected, Failure, expect, expect_rows
+from grader.compare import Expected, expect, expect_rows
 from grader.counters import Counters
 from grader.errors import StudentError
+from grader.failure import Failure
 from grader.observation import GemmCall, KernelCount, Observed
 from grader.properties import property_check
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
-from .openai_requests import ApiError, Call
+from grader.serving.openai_requests import ApiError, Call
 
 
 class Piece(NamedTuple):
