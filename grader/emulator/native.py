@@ -302,9 +302,10 @@ def _source_lines(path: str, addresses: tuple[int, ...]) -> list[tuple[str, int]
         if row.startswith("0x"):
             found.append(("", 0))
             continue
-        file = file.removeprefix(f"{Path.cwd()}/")
-        if found and not found[-1][1] and line.isdecimal() and not file.startswith((str(HEADERS), GIVEN_NAME)):
-            found[-1] = file, int(line)
+        name = file.removeprefix(f"{Path.cwd()}/")
+        is_kits = file.startswith(str(HEADERS)) or name.startswith(GIVEN_NAME)
+        if found and not found[-1][1] and line.isdecimal() and not is_kits:
+            found[-1] = name, int(line)
     return found if len(found) == len(addresses) else [("", 0)] * len(addresses)
 
 
