@@ -67,7 +67,7 @@ class _Includer:
         """The header that is included; None for one of the compiler's, and where there is none."""
         name = PurePosixPath(include["quoted"] or include["angled"])
         if name.is_absolute() or ".." in name.parts:
-            raise refusal(place, f"{name} leads out of them")
+            raise refusal(place, f"write {name} as its path in one of them, without ..")
         if os.path.exists(HEADERS / name):
             return None
         beside = [folder] if folder and include["quoted"] else []

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grader.errors import StudentError, source_lines
+from grader.connection import Clock, Connection
+from grader.emulator.headers import GIVEN
+from grader.errors import StudentError, source_lines, student_error
 from grader.findings import MAX_KEPT, failure_of
 from grader.manifest import Check, Stage
 from grader.report.results import LARGEST_EVIDENCE, Record, build_results, stage_status, write_results
@@ -159,6 +161,15 @@ def test_of_a_compilers_errors_the_first_in_the_students_file_is_told() -> None:
     failure = StudentError(("CompileError",), "", log=log)
     assert failure.message == "The compiler refused the kernel: k.cu:4:1: error: expected ';'"
     assert failure.evidence["log"].startswith("k.cu:4:1: error: expected ';'\n    4 | y\nk.cu:5")
+
+
+def test_nvcc_names_a_header_by_its_path_and_a_student_reads_its_name(tmp_path: Path) -> None:
+    own = 'own.cuh(3): error: identifier "y" is undefined\n      return y;\n'
+    log = f"{tmp_path}/kernels/{own}{GIVEN}/warp.cuh(9): error: z\n"
+    report = {"types": ["CompileError", "Error"], "text": "", "where": "", "log": log}
+    failure = student_error(report, Connection(tmp_path, Clock(), emulated=False, empty=False)._scrub())
+    assert failure.message == 'The compiler refused the kernel: own.cuh(3): error: identifier "y" is undefined'
+    assert failure.evidence["log"] == own
 
 
 def test_a_compilers_error_is_shown_with_its_line_and_the_one_before(tmp_path: Path) -> None:
