@@ -42,7 +42,6 @@ class Engine:
         if self.device.kind == "cpu":
             sys.path.insert(0, str(worker.GRADER / "emulator" / "client"))
         sys.path.append(str(self.folder.parent))
-        worker.load_package("given", worker.GRADER / "given")
         with self.errors():
             device_side = worker.Submission(self.folder, self.device.kind == "cpu")
         atexit.register(device_side.driver.Context.pop)  # PyCUDA aborts a program that leaves its context behind

@@ -7,7 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def interruptible(stop: Callable[[], None], *others: signal.Signals) -> Iterator[None]:
-    """Ctrl-C, and `others`, call `stop` in place of breaking off; a second one is a KeyboardInterrupt."""
+    """Let Ctrl-C, and `others`, call `stop` in place of breaking off; a second one is a KeyboardInterrupt.
+
+    A signal that is ignored stays so: a shell ignores Ctrl-C for what a script runs in the background.
+    """
     received: list[int] = []
 
     def note(number: int, frame: object) -> None:
@@ -16,7 +19,8 @@ def interruptible(stop: Callable[[], None], *others: signal.Signals) -> Iterator
         received.append(number)
         stop()
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, *others)}
+    heeded = [n for n in (signal.SIGINT, *others) if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, note) for number in heeded}
     try:
         yield
     finally:

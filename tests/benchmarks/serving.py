@@ -10,7 +10,6 @@ Random weights of exactly Llama 3.2 1B's shape, random prompts, EOS ignored. Wri
 """
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -24,6 +23,7 @@ import numpy as np
 from grader import KIT
 from grader.oracle.llama_shape import bench_model
 from tests.gpu.agreement import machine
+from tests.gpu.records import write_records
 
 PROMPT, NEW = 128, 256
 BATCHES = (1, 32, 128)
@@ -34,9 +34,6 @@ def import_engine(engine: Path) -> types.ModuleType:
     """The engine's module llm, on the real PyCUDA, with `given` importable as a submission sees it."""
     import importlib
 
-    from grader.worker import load_package
-
-    load_package("given", KIT / "grader" / "given")
     sys.path.insert(0, str(engine.parent))
     import given
 
@@ -230,7 +227,7 @@ def main() -> None:
             bench.trace(eager)
         if options.transformers:
             bench.transformers()
-        options.json.write_text(json.dumps(bench.figures, indent=2) + "\n", encoding="utf-8")
+        write_records(options.json, bench.figures)
 
 
 if __name__ == "__main__":

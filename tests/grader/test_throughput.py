@@ -7,7 +7,7 @@ import pytest
 from given.requests import SamplingParams
 
 from grader.answers import expect_answers
-from grader.checks.serving import serve_exactly
+from grader.checks.support.llm import serve_exactly
 from grader.errors import StudentError
 from grader.failure import Failure
 from grader.oracle.scripted import ScriptedModel, scripted_model
