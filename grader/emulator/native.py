@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import os
+import re
 import struct
 import subprocess
 import tempfile
@@ -138,6 +139,7 @@ class Checks(ctypes.Structure):
 class Launch(ctypes.Structure):
     """pagedlab::Launch of runtime/runtime.h."""
 
+    module: "LoadedModule"
     _fields_ = (
         ("kernel", ctypes.POINTER(Kernel)),
         *_all(_text, "name", "arguments"),
@@ -199,6 +201,8 @@ class LoadedModule:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.source = module.source
+        headers = re.findall(r'^#line \d+ "([^"\n]*h)"$', module.source, re.MULTILINE)
+        self._headers = {_header_code(name): name for name in headers}
         library = _loaded(module)
         anchor = ctypes.cast(library.pagedlab_shared, _pointer)
         self.base = (anchor.value or 0) - module.reference
@@ -220,6 +224,7 @@ class LoadedModule:
                 static_shared=module.shared_bytes,
                 code=Range(code, code + module.code[1]),
             )
+            self.launches[name].module = self
 
     def kernel(self, name: str) -> Any:
         """The Kernel of this name; raises KeyError."""
@@ -262,6 +267,15 @@ class LoadedModule:
         """File and line of the calls of hooks that return to these addresses; ("", 0) where unknown."""
         return _source_lines(str(self.module.path), tuple(instruction - 1 - self.base for instruction in instructions))
 
+    def place(self, number: int) -> tuple[str, int]:
+        """File and line of a numbered_line of include/emulated/interface.h; ("", 0) of nothing."""
+        code, line = number >> 20, number & (1 << 20) - 1
+        return self._headers.get(code, "?") if code else self.module.source_name * (line > 0), line
+
+    def with_places(self, text: str) -> str:
+        """What the runtime says, with `own.cuh:3` in the place of a header's line by its number."""
+        return re.sub(r"\bline (\d{7,})", lambda found: "{}:{}".format(*self.place(int(found[1]))), text)
+
     def checks(self, name: str, arrays: Sequence[tuple[int, int]]) -> Checks:
         """What a checked launch of this kernel may access: arrays (address, bytes) and the module's own variables."""
         own = self.shared_variables(name)
@@ -281,6 +295,14 @@ class LoadedModule:
         for name, (address, size) in self.globals.items():
             if name in target.globals:
                 ctypes.memmove(target.globals[name][0], address, size)
+
+
+def _header_code(name: str) -> int:
+    """As include/emulated/interface.h has it."""
+    code = 0
+    for byte in name.encode():
+        code = (code * 31 + byte) % (1 << 32)
+    return code % 2047 + 1
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,6 +1,7 @@
 """Headers beside the kernels and of the kit's: what they may hold, how messages name them, what the cache knows."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,16 +88,30 @@ def test_reports_name_the_header_but_for_the_kits_the_line_that_calls(tmp_path: 
     folder = write(tmp_path / "own", own=own)
     source = (
         '#line 1 "f.cu"\n#include "own.cuh"\n#include "warp.cuh"\n'
-        'extern "C" __global__ void f(float* x) {\n    move(x);\n    if (threadIdx.x < 16) x[threadIdx.x + 32] = warp_sum(1);\n}\n'
+        'extern "C" __global__ void f(float* x) {\n    move(x);\n'
+        "    if (threadIdx.x < 16) x[threadIdx.x + 32] = warp_sum(1);\n}\n"
     )
+    reports = checked(source, folder)
+    race, divergence = reports["DATA_RACE"]["access"], reports["BARRIER_DIVERGENCE"]["access"]
+    assert (race["file"], race["line"], race["text"]) == ("own.cuh", 3, "x[threadIdx.x] = x[threadIdx.x ^ 1];")
+    assert (divergence["file"], divergence["line"]) == ("f.cu", 5)
+    assert "own.cuh:3" in reports["DATA_RACE"]["message"]
+
+
+def test_barriers_in_equal_lines_of_two_files_are_two(tmp_path: Path) -> None:
+    folder = write(tmp_path / "own", own="#pragma once\n__device__ void wait() {\n    __syncthreads();\n}\n")
+    kernel = 'extern "C" __global__ void f(float* x) {\n    if (threadIdx.x < 16) wait(); else __syncthreads();\n}\n'
+    message = checked(f'#line 1 "f.cu"\n#include "own.cuh"\n{kernel}', folder)["BARRIER_DIVERGENCE"]["message"]
+    assert "16 threads wait at the barrier in own.cuh:3, the first is thread (0,0,0)" in message
+    assert "16 threads wait at the barrier in line 3, the first is thread (16,0,0)" in message
+
+
+def checked(source: str, folder: Path) -> dict[str, Any]:
+    """The reports of a checked launch of f(float* x) on 32 threads, by their verdicts."""
     with start_device() as device:
         x = device.array(np.zeros(64, np.float32))
         answer = device.ask("compile", source=source, options=[], include_dirs=[str(folder)])
         device.control("observe", counted=False, checked=True)
         device.launch(answer["module"], "f", device.pointers[id(x)].to_bytes(8, "little"), (1,), (32,))
         device.ask("sync")
-        reports = {report["verdict"]: report for report in device.control("observed")["reports"]}
-    race, divergence = reports["DATA_RACE"]["access"], reports["BARRIER_DIVERGENCE"]["access"]
-    assert (race["file"], race["line"], race["text"]) == ("own.cuh", 3, "x[threadIdx.x] = x[threadIdx.x ^ 1];")
-    assert (divergence["file"], divergence["line"]) == ("f.cu", 5)
-    assert "own.cuh:3" in reports["DATA_RACE"]["message"]
+        return {report["verdict"]: report for report in device.control("observed")["reports"]}
