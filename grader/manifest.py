@@ -16,7 +16,7 @@ from grader.text import join_names
 
 MANIFEST = Path(__file__).resolve().parent / "manifest.toml"
 KINDS = ("kernel", "host")
-SUFFIXES = (".cu", ".py", ".toml")
+SUFFIXES = (".cu", ".cuh", ".py", ".toml")
 
 _NUMBER = (int, float)
 _HEAD = {"deadline": _NUMBER, "stage": list}
@@ -56,7 +56,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage. `files` are paths below the engine folder."""
+    """One stage. `files` are paths or patterns below the engine folder."""
 
     id: str
     title: str

@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import os
+import re
 import struct
 import subprocess
 import tempfile
@@ -10,7 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from grader.emulator.compiler.toolchain import HEADERS, CompileError, Module, compile_module, is_guard, runtime_library
+from grader.emulator.compiler.headers import GIVEN_NAME, HEADERS
+from grader.emulator.compiler.toolchain import CompileError, Module, compile_module, is_guard, runtime_library
 
 MAX_ARGUMENTS = 64
 MAX_REPORTS = 64
@@ -137,6 +139,7 @@ class Checks(ctypes.Structure):
 class Launch(ctypes.Structure):
     """pagedlab::Launch of runtime/runtime.h."""
 
+    module: "LoadedModule"
     _fields_ = (
         ("kernel", ctypes.POINTER(Kernel)),
         *_all(_text, "name", "arguments"),
@@ -195,9 +198,11 @@ Pointer = tuple[str, int, int]
 class LoadedModule:
     """A module in this process. Raises OSError when it needs a symbol that nobody has."""
 
-    def __init__(self, module: Module, source: str) -> None:
+    def __init__(self, module: Module) -> None:
         self.module = module
-        self.source = source
+        self.source = module.source
+        headers = re.findall(r'^#line \d+ "([^"\n]*h)"$', module.source, re.MULTILINE)
+        self._headers = {_header_code(name): name for name in headers}
         library = _loaded(module)
         anchor = ctypes.cast(library.pagedlab_shared, _pointer)
         self.base = (anchor.value or 0) - module.reference
@@ -219,6 +224,7 @@ class LoadedModule:
                 static_shared=module.shared_bytes,
                 code=Range(code, code + module.code[1]),
             )
+            self.launches[name].module = self
 
     def kernel(self, name: str) -> Any:
         """The Kernel of this name; raises KeyError."""
@@ -261,6 +267,15 @@ class LoadedModule:
         """File and line of the calls of hooks that return to these addresses; ("", 0) where unknown."""
         return _source_lines(str(self.module.path), tuple(instruction - 1 - self.base for instruction in instructions))
 
+    def place(self, number: int) -> tuple[str, int]:
+        """File and line of a numbered_line of include/emulated/interface.h; ("", 0) of nothing."""
+        code, line = number >> 20, number & (1 << 20) - 1
+        return self._headers.get(code, "?") if code else self.module.source_name * (line > 0), line
+
+    def with_places(self, text: str) -> str:
+        """What the runtime says, with `own.cuh:3` in the place of a header's line by its number."""
+        return re.sub(r"\bline (\d{7,})", lambda found: "{}:{}".format(*self.place(int(found[1]))), text)
+
     def checks(self, name: str, arrays: Sequence[tuple[int, int]]) -> Checks:
         """What a checked launch of this kernel may access: arrays (address, bytes) and the module's own variables."""
         own = self.shared_variables(name)
@@ -282,11 +297,19 @@ class LoadedModule:
                 ctypes.memmove(target.globals[name][0], address, size)
 
 
+def _header_code(name: str) -> int:
+    """As include/emulated/interface.h has it."""
+    code = 0
+    for byte in name.encode():
+        code = (code * 31 + byte) % (1 << 32)
+    return code % 2047 + 1
+
+
 @functools.lru_cache(maxsize=4096)
 def _source_lines(path: str, addresses: tuple[int, ...]) -> list[tuple[str, int]]:
     """File and line of instructions of a module, in the source that it was compiled from; ("", 0) for unknown ones.
 
-    Of functions that were inlined there the innermost that is no function of the kit's headers.
+    Of functions that were inlined there the innermost that is not one of the kit's headers.
     """
     if not addresses:
         return []
@@ -300,8 +323,11 @@ def _source_lines(path: str, addresses: tuple[int, ...]) -> list[tuple[str, int]
         file, _, line = row.partition(" ")[0].rpartition(":")
         if row.startswith("0x"):
             found.append(("", 0))
-        elif found and not found[-1][1] and line.isdecimal() and not file.startswith(str(HEADERS)):
-            found[-1] = file.removeprefix(f"{Path.cwd()}/"), int(line)
+            continue
+        name = file.removeprefix(f"{Path.cwd()}/")
+        is_kits = file.startswith(str(HEADERS)) or name.startswith(GIVEN_NAME)
+        if found and not found[-1][1] and line.isdecimal() and not is_kits:
+            found[-1] = name, int(line)
     return found if len(found) == len(addresses) else [("", 0)] * len(addresses)
 
 
@@ -325,7 +351,7 @@ class Kernels:
 
     def __init__(self, source: str, options: list[str], include_dirs: list[str]) -> None:
         """Raises CompileError, also when a function is called that nobody defines."""
-        self._source = (source, options, include_dirs)
+        self._source: tuple[str, list[str], list[str]] = (source, options, include_dirs)
         self.plain = self._build(instrumented=False)
         self._instrumented: LoadedModule | None = None
 
@@ -337,8 +363,9 @@ class Kernels:
 
     def _build(self, *, instrumented: bool) -> LoadedModule:
         module = compile_module(*self._source, instrumented=instrumented)
+        self._source = (module.source, self._source[1], [])  # as it was read once
         try:
-            return LoadedModule(module, self._source[0])
+            return LoadedModule(module)
         except OSError as missing:
             _, undefined, symbol = str(missing).rpartition("undefined symbol: ")
             log = f"error: {symbol} is called, but no device function" if undefined else f"error: {missing}"

@@ -50,6 +50,11 @@ class Site:
     addresses: int
     worst: WarpRequest | None
 
+    @property
+    def place(self) -> str:
+        """`line 25` of the kernel's file, `flash.cuh:25` of a header."""
+        return f"line {self.line}" if self.file.endswith(".cu") else f"{self.file}:{self.line}"
+
 
 @dataclass(frozen=True)
 class Profile:

@@ -8,6 +8,9 @@ from math import ceil, prod
 
 from grader.observe.counters import Profile, Site, WarpRequest
 
+Line = tuple[str, int]
+"""The name of a file, and a number in it."""
+
 SECTOR = 32
 WORD = 4
 POOR = 0.25
@@ -74,10 +77,10 @@ def num_warps(profile: Profile) -> int:
     return prod(profile.grid) * ceil(prod(profile.block) / 32)
 
 
-def by_line(sites: Iterable[Site]) -> dict[int, list[Site]]:
-    """The instructions of each line that is known, in order."""
-    known = sorted((site for site in sites if site.line), key=lambda site: site.line)
-    return {line: list(group) for line, group in groupby(known, lambda site: site.line)}
+def by_line(sites: Iterable[Site]) -> dict[Line, list[Site]]:
+    """The instructions of each line that is known, in order: those of the kernel's file, then those of headers."""
+    known = sorted((site for site in sites if site.line), key=lambda site: (site.file[-3:] != ".cu", _line(site)))
+    return {line: list(group) for line, group in groupby(known, _line)}
 
 
 def advice(profile: Profile) -> list[str]:
@@ -105,9 +108,13 @@ def most_wasteful(sites: Iterable[Site]) -> str:
 
 def busiest(sites: Iterable[Site]) -> str:
     """Which line asks for the most bytes of global memory: " (line 25 alone for 4,096)", empty where none is known."""
-    lines = {number: sum(map(_bytes, group)) for number, group in by_line(sites).items()}
-    number = max(lines, key=lambda number: lines[number], default=0)
-    return f" (line {number} alone for {lines[number]:,})" if number and lines[number] else ""
+    busiest = max(by_line(sites).values(), key=lambda group: sum(map(_bytes, group)), default=[])
+    total = sum(map(_bytes, busiest))
+    return f" ({busiest[0].place} alone for {total:,})" if total else ""
+
+
+def _line(site: Site) -> Line:
+    return site.file, site.line
 
 
 def _bytes(site: Site) -> int:
@@ -145,7 +152,7 @@ def _global_sentence(site: Site) -> str:
     else:
         why = f"neighbouring threads {verb} addresses {abs(step):,} bytes apart"
         remedy = "let threadIdx.x run along the dimension whose elements lie side by side"
-    return f"line {site.line}: {means}: {why}; {remedy}."
+    return f"{site.place}: {means}: {why}; {remedy}."
 
 
 def _shared_advice(profile: Profile, whole: Totals) -> Iterator[str]:
@@ -157,7 +164,7 @@ def _shared_advice(profile: Profile, whole: Totals) -> Iterator[str]:
     step = lane_step(worst.worst)
     apart = "their addresses are scattered" if step is None else f"neighbouring threads are {abs(step):,} bytes apart"
     yield (
-        f"line {worst.line}: shared memory serves each request in {each(worst.cost, worst)} passes where "
+        f"{worst.place}: shared memory serves each request in {each(worst.cost, worst)} passes where "
         f"{each(worst.ideal, worst)} would do: {apart}, so that several of a warp want different words of one bank; "
         "make each row of the array a word longer, or let neighbouring threads take neighbouring words."
     )
@@ -168,7 +175,7 @@ def _atomic_advice(profile: Profile) -> Iterator[str]:
     worst = max(atomics, key=lambda site: site.lanes - site.addresses, default=None)
     if worst is not None:
         yield (
-            f"line {worst.line}: {worst.lanes / worst.addresses:.3g} lanes of a warp update one address, one after the "
+            f"{worst.place}: {worst.lanes / worst.addresses:.3g} lanes of a warp update one address, one after the "
             "other; add up within the warp first (shuffles), then let one lane update."
         )
 

@@ -17,7 +17,7 @@ from grader.grading.submission import take_in
 from grader.manifest import Check, Manifest, Stage, load_manifest
 from grader.profile.launches import FIRST_SECONDS, Launched, ProfilingWorker, Rehearsal
 from grader.profile.page import page
-from grader.profile.table import LEGEND, kernel_table
+from grader.profile.table import LEGEND, Sources, kernel_table
 from grader.report.terminal import Terminal
 from grader.text import clean, clean_line, join_names
 from grader.worker.connection import Clock
@@ -55,7 +55,7 @@ def run_profile(options: argparse.Namespace) -> int:
         take_in(Path(options.submission), manifest.files(), engine)
         stubs = find_stubs(engine)
         launched, notes = _launched(engine, stage, named, kernels, stubs)
-        sources = {name: _source(engine, name) for name in launched}
+        sources = {name: _sources(engine, name) for name in launched}
     for name, found in launched.items():
         terminal.show(*kernel_table(found.profile, found.case, sources[name]))
     if launched:
@@ -133,7 +133,8 @@ def _tell_progress(check_id: str) -> None:
 def _excuse(engine: Path, kernel: str, rehearsal: Rehearsal, stubs: Sequence[Stub]) -> str:
     """Why there is nothing to tell of a kernel."""
     file = f"kernels/{CONTRACTS[kernel].file}"
-    head = next((i for i, line in enumerate(_source(engine, kernel), 1) if f"{kernel}(" in line.replace(" (", "(")), 0)
+    lines = _sources(engine, kernel)[CONTRACTS[kernel].file]
+    head = next((i for i, line in enumerate(lines, 1) if f"{kernel}(" in line.replace(" (", "(")), 0)
     for stub in stubs:
         if stub.file == file and stub.line >= head:
             return f"{kernel}: nothing to profile yet; write {stub.id} in engine/{stub.file}:{stub.line} first."
@@ -143,7 +144,11 @@ def _excuse(engine: Path, kernel: str, rehearsal: Rehearsal, stubs: Sequence[Stu
     return f"{kernel}: no launch of it was seen."
 
 
-def _source(engine: Path, kernel: str) -> list[str]:
-    """The lines of a kernel's file; none when it is missing."""
-    path = engine / "kernels" / CONTRACTS[kernel].file
-    return path.read_text(encoding="utf-8-sig", errors="replace").split("\n") if path.is_file() else []
+def _sources(engine: Path, kernel: str) -> Sources:
+    """A kernel's file and the headers beside it; no lines where a file is missing."""
+    headers = sorted(path.name for path in (engine / "kernels").glob("*.cuh"))
+    paths = {name: engine / "kernels" / name for name in (CONTRACTS[kernel].file, *headers)}
+    return {
+        name: path.read_text(encoding="utf-8-sig", errors="replace").split("\n") if path.is_file() else []
+        for name, path in paths.items()
+    }

@@ -4,16 +4,16 @@ One file, which loads nothing. All text of a submission is escaped.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
 
 from grader.observe.counters import Profile, Site
-from grader.observe.traffic import NOTABLE, SECTOR, Totals, advice, by_line, totals
+from grader.observe.traffic import NOTABLE, SECTOR, Line, Totals, advice, by_line, totals
 from grader.profile.launches import Launched
 from grader.profile.pictures import bank_picture, sector_picture
-from grader.profile.table import extras, figures, grade, size
+from grader.profile.table import Sources, extras, figures, grade, size
 from grader.text import clean, clean_line
 
 TEMPLATE = Path(__file__).with_name("page.html")
@@ -21,31 +21,40 @@ MAX_LINE = 400
 HEADINGS = ("Requests", "Bytes", "Sectors a request<br>needed → touched", "Efficiency", "Bank<br>conflicts", "Also")
 
 
-def page(submission: str, launched: Mapping[str, Launched], sources: Mapping[str, Sequence[str]]) -> str:
-    """The page on some kernels; `sources` has the lines of each one's file."""
+def page(submission: str, launched: Mapping[str, Launched], sources: Mapping[str, Sources]) -> str:
+    """The page on some kernels; `sources` has the files of each one."""
     sections = [_section(found.profile, found.case, sources[name]) for name, found in launched.items()]
     title = f"Memory of the kernels in {escape(clean_line(submission))}"
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(title=title, kernels="\n".join(sections))
 
 
-def _section(profile: Profile, case: str, source: Sequence[str]) -> str:
-    whole, lines = totals(profile, profile.sites), by_line(profile.sites)
+def _section(profile: Profile, case: str, sources: Sources) -> str:
     told = advice(profile)
-    kind = "advice" if any(sentence.startswith("line ") for sentence in told) else "advice praise"
-    opened = _opened({number: totals(profile, sites) for number, sites in lines.items()})
+    kind = "advice praise" if told and told[0].startswith("Little ") else "advice"
     head = "".join(f"<th>{heading}" for heading in HEADINGS)
-    rows = [
-        _row(profile, whole, number, source[number - 1], lines.get(number, []), is_open=number in opened)
-        for number in _extent(profile.kernel, source, lines)
-    ]
     return (
         f'<section><h2>{escape(profile.kernel)}</h2><p class="case">{escape(clean_line(case))}</p>'
-        f'<div class="cards">{"".join(_cards(whole))}</div>'
+        f'<div class="cards">{"".join(_cards(totals(profile, profile.sites)))}</div>'
         + "".join(f'<p class="{kind}">{escape(sentence[:1].upper() + sentence[1:])}</p>' for sentence in told)
         + f'<div class="scroll"><table><tr><th><th><th class="source">Source{head}</tr>'
-        + "".join(rows)
+        + "".join(_rows(profile, sources))
         + "</table></div></section>"
     )
+
+
+def _rows(profile: Profile, sources: Sources) -> Iterator[str]:
+    """The rows of a kernel's file, then those of each header that it uses, under the header's name."""
+    whole, lines = totals(profile, profile.sites), by_line(profile.sites)
+    opened = _opened({line: totals(profile, sites) for line, sites in lines.items()})
+    for i, (file, source) in enumerate(sources.items()):
+        used = [number for name, number in lines if name == file and number <= len(source)]
+        if i and not used:
+            continue
+        if i:
+            yield f'<tr><td class="number"><td><td class="source" colspan="7"><b>{escape(file)}</b></tr>'
+        for number in _extent(profile.kernel, source, used):
+            sites, is_open = lines.get((file, number), []), (file, number) in opened
+            yield _row(profile, whole, number, source[number - 1], sites, is_open=is_open)
 
 
 def _cards(whole: Totals) -> list[str]:
@@ -70,10 +79,9 @@ def _cards(whole: Totals) -> list[str]:
     return [f'<div class="card {kind}"><b>{number}</b><span>{text}</span></div>' for number, text, kind in cards]
 
 
-def _extent(kernel: str, source: Sequence[str], lines: Mapping[int, object]) -> range:
+def _extent(kernel: str, source: Sequence[str], used: Sequence[int]) -> range:
     """The lines to show: from the kernel's head, or an earlier line that it uses, to a little behind its last one."""
     heads = [i for i, text in enumerate(source, 1) if re.search(rf"\b{kernel}\s*\(", text) and "//" not in text]
-    used = [number for number in lines if number <= len(source)]
     first, last = min([*heads[:1], *used], default=1), max(used, default=len(source))
     return range(max(1, first - 1), min(len(source), last + 4) + 1)
 
@@ -125,11 +133,13 @@ def _picture(site: Site) -> str:
     return f"<p>{escape(told[:1].upper() + told[1:])}</p>{drawing}"
 
 
-def _opened(lines: Mapping[int, Totals]) -> set[int]:
+def _opened(lines: Mapping[Line, Totals]) -> set[Line]:
     """The lines whose drawings are shown at first: those that waste the most, or the busiest one."""
+    if not lines:
+        return set()
     wasted = {
-        max(lines, key=lambda number: lines[number].sectors - lines[number].ideal, default=0),
-        max(lines, key=lambda number: lines[number].conflicts, default=0),
+        max(lines, key=lambda line: lines[line].sectors - lines[line].ideal),
+        max(lines, key=lambda line: lines[line].conflicts),
     }
-    wasted = {n for n in wasted if n and (lines[n].sectors > lines[n].ideal or lines[n].conflicts)}
-    return wasted or {max(lines, key=lambda number: lines[number].sectors, default=0)}
+    wasted = {line for line in wasted if lines[line].sectors > lines[line].ideal or lines[line].conflicts}
+    return wasted or {max(lines, key=lambda line: lines[line].sectors)}

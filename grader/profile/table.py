@@ -1,6 +1,6 @@
 """A profile in the terminal: a table by source lines, the totals, and a sentence or two."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
@@ -11,6 +11,9 @@ from grader.observe.counters import Profile
 from grader.observe.traffic import POOR, Totals, advice, by_line, totals
 from grader.report.summary import cut
 from grader.text import clean, clean_line
+
+Sources = Mapping[str, Sequence[str]]
+"""The lines of a kernel's file, then those of the headers beside it, by the files' names."""
 
 GOOD = 0.75
 STYLES = {"good": "green", "fair": "yellow", "poor": "red"}
@@ -24,11 +27,11 @@ UNUSED = ("Conflicts", "Also")
 """Of those the ones that are left out where no line has anything there: the source gets their room."""
 
 
-def kernel_table(profile: Profile, case: str, source: Sequence[str]) -> Iterator[RenderableType]:
-    """All about one kernel; `case` is the text of the launch, `source` the lines of the kernel's file."""
+def kernel_table(profile: Profile, case: str, sources: Sources) -> Iterator[RenderableType]:
+    """All about one kernel; `case` is the text of the launch."""
     yield Text.assemble("\n", (profile.kernel, "bold"), clean_line(case, 300).removeprefix(profile.kernel))
     whole = totals(profile, profile.sites)
-    rows = [(number, _row(totals(profile, sites))) for number, sites in by_line(profile.sites).items()]
+    rows = [(line, _row(totals(profile, sites))) for line, sites in by_line(profile.sites).items()]
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False, show_footer=True)
     table.add_column("Line", justify="right", style="dim", no_wrap=True, min_width=4)
     table.add_column("Source", "Total", overflow="ellipsis")  # which alone gives way
@@ -39,8 +42,9 @@ def kernel_table(profile: Profile, case: str, source: Sequence[str]) -> Iterator
             continue
         table.add_column(title, total, justify="left" if title == "Also" else "right", no_wrap=True, min_width=width)
         shown.append(i)
-    for number, row in rows:
-        table.add_row(str(number), cut(source_line(source, number)), *(row[i] for i in shown))
+    for (file, number), row in rows:
+        label = f"{file}:" * (not file.endswith(".cu")) + str(number)
+        table.add_row(label, cut(source_line(sources.get(file, ()), number)), *(row[i] for i in shown))
     yield table
     if profile.lost:
         yield Text(f"  {profile.lost:,} requests of further instructions are not in the table.")

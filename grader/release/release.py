@@ -45,6 +45,7 @@ RELEASED = (
 )
 WITHHELD = (
     "grader/release/starter.py",
+    "grader/release/stubbing.py",
     "grader/throughput/calibrate.py",
     "grader/release/student_readme.md",
     "reference_outputs/train_tiny.py",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from grader.emulator.compiler.headers import GIVEN, GIVEN_NAME
 from grader.failure import Failure
 from grader.ipc.framing import ProtocolError
 from grader.observe.device_activity import Observed
@@ -264,4 +265,5 @@ class Connection:
 
     def _scrub(self) -> dict[str, str]:
         home = self._child.home if self._child else "~"
-        return {f"{self._engine}/": "", str(self._engine): "engine", f"{home}/": "", str(home): "~"}
+        headers = {f"{self._engine}/kernels/": "", f"{GIVEN}/": GIVEN_NAME}  # which nvcc names by their paths
+        return headers | {f"{self._engine}/": "", str(self._engine): "engine", f"{home}/": "", str(home): "~"}

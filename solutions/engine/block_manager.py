@@ -12,14 +12,13 @@ class BlockManager:
 
     def __init__(self, num_blocks: int, block_size: int) -> None:
         """All of `num_blocks` blocks, of `block_size` tokens each, are free. ValueError unless both are at least 1."""
-        # solution s14.1: the free blocks, a table and a length per sequence
+        # s14.1: the free blocks, a table and a length per sequence
         if num_blocks < 1 or block_size < 1:
             raise ValueError(f"a pool has at least 1 block of at least 1 token, not {num_blocks} of {block_size}")
         self.block_size = block_size
         self._free = list(reversed(range(num_blocks)))  # a stack: the block freed last is handed out first
         self._tables: dict[int, list[int]] = {}
         self._lengths: dict[int, int] = {}
-        # end solution
 
     def allocate(self, sequence: int, num_tokens: int) -> None:
         """Begin a sequence of `num_tokens` tokens (0 or more) with as many blocks as they need.
@@ -27,13 +26,12 @@ class BlockManager:
         Raises ValueError for a sequence that has begun already or a negative number, and OutOfBlocks when too few
         blocks are free; then nothing has changed.
         """
-        # solution s14.1: refuse first, change afterwards
+        # s14.1: refuse first, change afterwards
         if sequence in self._tables:
             raise ValueError(f"sequence {sequence} has its blocks already; append to it, or free it first")
         blocks = self._take(num_tokens, 0, num_tokens)
         self._tables[sequence] = blocks
         self._lengths[sequence] = num_tokens
-        # end solution
 
     def append(self, sequence: int, count: int = 1) -> None:
         """Make room for `count` further tokens (0 or more): new blocks where the last one is full.
@@ -41,53 +39,46 @@ class BlockManager:
         Raises ValueError for an unknown sequence or a negative number, and OutOfBlocks when too few blocks are free;
         then nothing has changed.
         """
-        # solution s14.1: the new length decides how many blocks are needed, not the increment
+        # s14.1: the new length decides how many blocks are needed, not the increment
         table = self._table(sequence)
         length = self._lengths[sequence]
         table += self._take(count, len(table), length + count)
         self._lengths[sequence] = length + count
-        # end solution
 
     def free(self, sequence: int) -> None:
         """Forget a sequence; its blocks are free again. Raises ValueError for an unknown one, also the second time."""
-        # solution s14.1: the table goes with the blocks
+        # s14.1: the table goes with the blocks
         self._free += reversed(self._table(sequence))
         del self._tables[sequence], self._lengths[sequence]
-        # end solution
 
     def block_table(self, sequence: int) -> list[int]:
         """The blocks of a sequence in the order of its positions, as a copy. Raises ValueError for an unknown one."""
-        # solution s14.1: a copy, so that a caller cannot change ours
+        # s14.1: a copy, so that a caller cannot change ours
         return list(self._table(sequence))
-        # end solution
 
     def slot_mapping(self, sequence: int, start: int = 0) -> list[int]:
         """The rows block · block_size + offset of positions `start` … length − 1, in the pool seen as one list of rows.
 
         Raises ValueError for an unknown sequence, or a start below 0 or beyond the length.
         """
-        # solution s14.1: block of the position, row within it
+        # s14.1: block of the position, row within it
         table, length = self._table(sequence), self._lengths[sequence]
         if not 0 <= start <= length:
             raise ValueError(f"start is {start}, but sequence {sequence} has the positions 0 to {length - 1}")
         size = self.block_size
         return [table[position // size] * size + position % size for position in range(start, length)]
-        # end solution
 
     def num_free(self) -> int:
         """How many blocks belong to no sequence."""
-        # solution s14.1: count them
+        # s14.1: count them
         return len(self._free)
-        # end solution
 
     def num_tokens(self, sequence: int) -> int:
         """The length of a sequence. Raises ValueError for an unknown one."""
-        # solution s14.1: look it up
+        # s14.1: look it up
         self._table(sequence)
         return self._lengths[sequence]
-        # end solution
 
-    # solution s14.1
     def _table(self, sequence: int) -> list[int]:
         if sequence not in self._tables:
             raise ValueError(f"sequence {sequence} is unknown: never allocated, or freed already")
@@ -101,5 +92,3 @@ class BlockManager:
         if missing > len(self._free):
             raise OutOfBlocks(f"{missing} blocks are needed and {len(self._free)} are free")
         return [self._free.pop() for _ in range(missing)]
-
-    # end solution

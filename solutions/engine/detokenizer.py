@@ -11,18 +11,17 @@ class Detokenizer:
 
     def __init__(self, decode: Callable[[list[int]], str]) -> None:
         """`decode` gives the text of any list of tokens, as Tokenizer.decode does."""
-        # solution s10.4: no tokens yet, no text shown
+        # s10.4: no tokens yet, no text shown
         self.decode = decode
         self.tokens: list[int] = []
         self.last_piece = 0  # so many of these have given their text; the next one's spacing may depend on them
-        # end solution
 
     def push(self, token: int) -> str:
         """The text that is new and final with this token; empty while what is new ends in U+FFFD.
 
         The cost does not depend on how much text there is already.
         """
-        # solution s10.4: decode the last few tokens and give what is new and whole
+        # s10.4: decode the last few tokens and give what is new and whole
         self.tokens.append(token)
         piece = self._pending()
         if not piece or piece.endswith(REPLACEMENT):
@@ -30,17 +29,12 @@ class Detokenizer:
         del self.tokens[: self.last_piece]
         self.last_piece = len(self.tokens)
         return piece
-        # end solution
 
     def finish(self) -> str:
         """The rest of the text, when no token follows: where it ends within a character, U+FFFD stands for that."""
-        # solution s10.4: the text of the tokens that push kept back
+        # s10.4: the text of the tokens that push kept back
         return self._pending()
-        # end solution
 
-    # solution s10.4
     def _pending(self) -> str:
         """The text of the tokens after the last piece, in the place where they stand."""
         return self.decode(self.tokens).removeprefix(self.decode(self.tokens[: self.last_piece]))
-
-    # end solution

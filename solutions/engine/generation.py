@@ -18,7 +18,7 @@ def generate(model: LlamaModel, cache: KVCache, prompt: Sequence[int], params: S
     together are cache.max_length. All tokens are drawn with one generator, numpy.random.default_rng(params.seed).
     Raises RequestTooLong when the cache leaves no room for a new token; what model and sampling raise passes through.
     """
-    # solution s10.3: prefill for the first logits, then decode the newest token
+    # s10.3: prefill for the first logits, then decode the newest token
     room = cache.max_length - len(prompt)
     if room < 1:
         raise RequestTooLong(f"a prompt of {len(prompt)} tokens leaves no room in a context of {cache.max_length}")
@@ -31,4 +31,3 @@ def generate(model: LlamaModel, cache: KVCache, prompt: Sequence[int], params: S
         if tokens[-1] in stops:
             return tokens, "stop"
     return tokens, "length"
-    # end solution

@@ -28,7 +28,7 @@ class KVCache:
 
     def __init__(self, config: LlamaConfig, num_slots: int, max_length: int) -> None:
         """All sequences are empty. ValueError unless there is a sequence and a length that the model can reach."""
-        # solution s09.3: memory of all layers, a length per sequence
+        # s09.3: memory of all layers, a length per sequence
         if num_slots < 1:
             raise ValueError(f"a cache has at least 1 sequence, not {num_slots}")
         if not 1 <= max_length <= config.max_position_embeddings:
@@ -39,21 +39,18 @@ class KVCache:
         self.key_caches = [gpuarray.empty(shape, BF16) for _ in range(config.num_layers)]
         self.value_caches = [gpuarray.empty(shape, BF16) for _ in range(config.num_layers)]
         self._lengths = np.zeros(num_slots, np.int64)
-        # end solution
 
     def length(self, sequence: int) -> int:
         """How many tokens of the sequence are stored."""
-        # solution s09.3: look it up
+        # s09.3: look it up
         self._refuse_unknown([sequence])
         return int(self._lengths[sequence])
-        # end solution
 
     def can_extend(self, counts: Mapping[int, int]) -> bool:
         """Whether `extend` would find room; {sequence: further tokens}."""
-        # solution s09.3: no sequence may outgrow its row
+        # s09.3: no sequence may outgrow its row
         sequences, added = self._arrays(counts)
         return bool((self._lengths[sequences] + added <= self.max_length).all())
-        # end solution
 
     def extend(self, counts: Mapping[int, int]) -> np.ndarray:
         """Reserve room for counts[sequence] further tokens of each sequence.
@@ -62,39 +59,34 @@ class KVCache:
         after those of the other in the order of `counts`. Raises RequestTooLong for more than max_length tokens,
         ValueError for an unknown sequence; then nothing has changed.
         """
-        # solution s09.3: behind what is there
+        # s09.3: behind what is there
         sequences, added = self._arrays(counts)
         return self._reserve(sequences, self._lengths[sequences], added)
-        # end solution
 
     def restart(self, counts: Mapping[int, int]) -> np.ndarray:
         """As `extend`, but each of these sequences begins anew: what it held is forgotten, unless there is an error."""
-        # solution s09.3: from position 0
+        # s09.3: from position 0
         sequences, added = self._arrays(counts)
         return self._reserve(sequences, np.zeros_like(added), added)
-        # end solution
 
     def free(self, sequence: int) -> None:
         """Forget the sequence's tokens; it may have none."""
-        # solution s09.3: its memory is its own anyhow
+        # s09.3: its memory is its own anyhow
         self._refuse_unknown([sequence])
         self._lengths[sequence] = 0
-        # end solution
 
     def read(self, layer: int, sequence: int) -> tuple[np.ndarray, np.ndarray]:
         """Keys and values [length, num_kv_heads, head_dim] bf16 of a sequence, copied to the host."""
-        # solution s09.3: the row's first positions
+        # s09.3: the row's first positions
         length = self.length(sequence)
         keys, values = self.key_caches[layer][sequence].get(), self.value_caches[layer][sequence].get()
         return keys[:length], values[:length]
-        # end solution
 
     def tables(self, sequences: Sequence[int]) -> np.ndarray:
         """What `attend` needs to find these sequences: their rows of the cache, [B] int32."""
-        # solution s09.3: a sequence's number is its row
+        # s09.3: a sequence's number is its row
         self._refuse_unknown(sequences)
         return np.array(sequences, np.int32)
-        # end solution
 
     def attend(
         self,
@@ -110,12 +102,10 @@ class KVCache:
 
         tables: of these sequences, context_lens [B] int32: their lengths; both on the GPU.
         """
-        # solution s09.3: decode_attention over this layer
+        # s09.3: decode_attention over this layer
         keys, values = self.key_caches[layer], self.value_caches[layer]
         ops.decode_attention(out, q, keys, values, tables, context_lens, scale, stream)
-        # end solution
 
-    # solution s09.3
     def _refuse_unknown(self, sequences: Sequence[int]) -> None:
         for sequence in sequences:
             if not 0 <= sequence < self.num_slots:
@@ -137,14 +127,8 @@ class KVCache:
         rows = np.repeat(sequences * self.max_length, added) + positions(starts, added)
         return rows.astype(np.int32)
 
-    # end solution
 
-
-# solution s09.3
 def positions(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """starts[0], starts[0] + 1 … (counts[0] numbers), then starts[1], starts[1] + 1 …, and so on."""
     before = np.cumsum(counts) - counts  # numbers of the earlier sequences
     return np.repeat(starts - before, counts) + np.arange(counts.sum())
-
-
-# end solution

@@ -10,7 +10,7 @@ def linear(out: GPUArray, x: GPUArray, weight: GPUArray, stream: cuda.Stream | N
 
     K = 0 gives zeros. Raises ValueError for shapes that do not fit each other.
     """
-    # solution s06.3: cuBLAS counts by columns, so ask it for the transpose of every matrix
+    # s06.3: cuBLAS counts by columns, so ask it for the transpose of every matrix
     (num_rows, depth), num_columns = x.shape, weight.shape[0]
     if weight.shape != (num_columns, depth) or out.shape != (num_rows, num_columns):
         raise ValueError(f"out {out.shape} is not x {x.shape} times the transpose of weight {weight.shape}")
@@ -26,4 +26,3 @@ def linear(out: GPUArray, x: GPUArray, weight: GPUArray, stream: cuda.Stream | N
         cublas.OP_T, cublas.OP_N, num_columns, num_rows, depth,
         1.0, weight, depth, x, depth, 0.0, out, num_columns, stream,
     )  # fmt: skip
-    # end solution

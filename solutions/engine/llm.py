@@ -53,7 +53,7 @@ class LLM:
         Raises ValueError for an option that means nothing, or for both sizes of the cache at once; ConfigError and
         SafetensorsError, which name the file that is not usable, pass through.
         """
-        # solution s13.2: sizes first, then the model, the cache, the scheduler, and where a step's ids go
+        # s13.2: sizes first, then the model, the cache, the scheduler, and where a step's ids go
         config = LlamaConfig.from_folder(model_dir)
         if max_model_len is None:
             max_model_len = min(config.max_position_embeddings, LONGEST_DEFAULT_CONTEXT)
@@ -86,7 +86,6 @@ class LLM:
         self._num_steps = 0
         self._ids = gpuarray.empty(max_num_seqs, np.int32)
         self._host_ids = cuda.pagelocked_empty(max_num_seqs, np.int32)
-        # end solution
 
     def add_request(self, request_id: str, prompt: Sequence[int] | str, sampling_params: SamplingParams) -> None:
         """Queue a request; it takes part from the next step on. `prompt`: token ids, or text for the tokenizer.
@@ -96,13 +95,12 @@ class LLM:
         and RequestTooLong where the context or the whole cache has no room for the prompt and one new token. Nothing
         has changed then.
         """
-        # solution s13.2: refuse everything here, so that a request that waits can be served
+        # s13.2: refuse everything here, so that a request that waits can be served
         if not isinstance(request_id, str):
             raise ValueError(f"a request's id is a text, not {request_id!r}")
         if request_id in self._requests:
             raise ValueError(f"request {request_id!r} is not finished: abort it first or take another id")
         self._queue(self._checked(request_id, prompt, sampling_params))
-        # end solution
 
     def step(self) -> list[StepOutput]:
         """Give each running request its next token, those included that have been admitted in this step; [] when
@@ -111,7 +109,7 @@ class LLM:
         When anything fails in it, no token was given, and all requests wait to be computed again from the tokens they
         had, in the order they came: the next step may be tried, or requests be aborted.
         """
-        # solution s13.2: schedule, compute, and only then change the requests
+        # s13.2: schedule, compute, and only then change the requests
         try:
             decodes, prefills = self.scheduler.schedule()
             tokens = self._compute(decodes, prefills)
@@ -121,21 +119,18 @@ class LLM:
             raise
         self._num_steps += bool(tokens)
         return [self._give(request, token) for request, token in zip(decodes + prefills, tokens, strict=True)]
-        # end solution
 
     def abort(self, request_id: str) -> None:
         """End a request, waiting or running; it gets no further token. Raises UnknownRequest where there is none."""
-        # solution s13.2: from the scheduler, too
+        # s13.2: from the scheduler, too
         if request_id not in self._requests:
             raise UnknownRequest(f"no request {request_id!r}: it has ended, or was never added")
         self.scheduler.remove(self._requests.pop(request_id))
-        # end solution
 
     def has_unfinished_requests(self) -> bool:
         """Whether a request waits or runs."""
-        # solution s13.2: look at the requests
+        # s13.2: look at the requests
         return bool(self._requests)
-        # end solution
 
     def generate(
         self,
@@ -149,7 +144,7 @@ class LLM:
         are unfinished requests of add_request, whose tokens would be lost here. When a step fails its error is
         raised and no request is left.
         """
-        # solution s13.2: check all, queue all, step until all have ended
+        # s13.2: check all, queue all, step until all have ended
         if self._requests:
             raise ValueError(f"{len(self._requests)} added requests are unfinished: step until they end, or abort them")
         prompts = [prompts] if isinstance(prompts, str) else list(prompts)
@@ -171,11 +166,10 @@ class LLM:
             self._completion(prompt, tokens[request.id], reasons[request.id])
             for prompt, request in zip(prompts, requests, strict=True)
         ]
-        # end solution
 
     def stats(self) -> dict[str, int]:
         """Counts: "running" and "waiting" requests, "preemptions" and "steps" so far, "free_blocks", "total_blocks"."""
-        # solution s13.2: gather them
+        # s13.2: gather them
         return {
             "running": len(self.scheduler.running),
             "waiting": len(self.scheduler.waiting),
@@ -184,9 +178,7 @@ class LLM:
             "free_blocks": self.cache.block_manager.num_free(),
             "total_blocks": self._num_blocks,
         }
-        # end solution
 
-    # solution s13.2
     def _checked(self, request_id: str, prompt: Sequence[int] | str, params: SamplingParams) -> Request:
         """The request, not yet queued; raises what add_request raises for a prompt and its parameters."""
         if not isinstance(params, SamplingParams):
@@ -283,10 +275,7 @@ class LLM:
             text = self._tokenizer.decode(tokens[:-1] if reason == "stop" else tokens)
         return Completion(tokens, text, reason)
 
-    # end solution
 
-
-# solution s13.2
 def _refuse_outside(name: str, value: int, most: int | None = None) -> None:
     """ValueError for an option that is no whole number from 1 to `most`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1 or (most is not None and value > most):
@@ -321,6 +310,3 @@ def _one_for_each(params: SamplingParams | Sequence[SamplingParams] | None, coun
 
 def _sequences(requests: list[Request]) -> list[int]:
     return [request.sequence for request in requests]
-
-
-# end solution

@@ -18,11 +18,7 @@ from pycuda.gpuarray import GPUArray
 
 from .linear import linear
 from .rope import rope_tables
-
-# solution s08.2
 from .step_buffers import Activations, Buffers, Integers
-
-# end solution
 from .weights import load_model_weights
 
 if TYPE_CHECKING:
@@ -35,7 +31,7 @@ class LlamaModel:
 
     def __init__(self, model_dir: str) -> None:
         """Load the weights; ConfigError and SafetensorsError, which name the file that is not usable, pass through."""
-        # solution s08.2: upload each weight once, a tied head not twice
+        # s08.2: upload each weight once, a tied head not twice
         self.config = LlamaConfig.from_folder(model_dir)
         weights = load_model_weights(model_dir)
         uploaded = {id(array): gpuarray.to_gpu(array) for array in weights.values()}
@@ -47,7 +43,6 @@ class LlamaModel:
         self.integers = Integers()
         self.stream: cuda.Stream | None = None
         self.graphs: graphs.Graphs | None = None
-        # end solution
 
     def forward(
         self, ids: Sequence[int] | np.ndarray, last_only: bool = False, hidden_states: bool = False
@@ -58,7 +53,7 @@ class LlamaModel:
         output and then the residual stream after each block, before the final norm.
         Raises ValueError for an empty prompt, one longer than max_position_embeddings, or an unknown id.
         """
-        # solution s08.2: embedding, the blocks, the final norm, the head
+        # s08.2: embedding, the blocks, the final norm, the head
         prompt = self._checked(ids)
         tokens = len(prompt)
         b = self._prepare(tokens, 1, 2 * tokens)
@@ -74,7 +69,6 @@ class LlamaModel:
         logits = gpuarray.empty((hidden.shape[0], self.config.vocab_size), np.float32)
         self._head(logits, hidden, normed)
         return (logits.get(), states) if hidden_states else logits.get()
-        # end solution
 
     def prefill(
         self, ids: Sequence[int] | np.ndarray, cache: "KVCache | PagedKVCache", sequence: int = 0
@@ -84,9 +78,8 @@ class LlamaModel:
         What the sequence held is forgotten. Raises ValueError for an empty prompt, an unknown id or sequence,
         RequestTooLong and, with a paged cache, OutOfBlocks; then the cache is as it was.
         """
-        # solution s09.4: as forward, but keeping keys and values, and with one row of logits
+        # s09.4: as forward, but keeping keys and values, and with one row of logits
         return self._prefill([ids], cache, [sequence], packed=False).get()[0]
-        # end solution
 
     def decode(self, token: int, cache: "KVCache | PagedKVCache", sequence: int = 0) -> np.ndarray:
         """Append one token to a sequence that `prefill` began: logits [vocab_size] float32 of this token.
@@ -94,9 +87,8 @@ class LlamaModel:
         Raises ValueError for an unknown token, a sequence that is unknown or empty, RequestTooLong and, with a paged
         cache, OutOfBlocks; then the cache is as it was.
         """
-        # solution s09.4: a batch of one
+        # s09.4: a batch of one
         return self.launch_decode([token], cache, [sequence]).get()[0]
-        # end solution
 
     def prefill_batch(
         self,
@@ -109,9 +101,8 @@ class LlamaModel:
         sequences: distinct ones, one per prompt; 0 … B − 1 when None. Errors are those of prefill, also for another
         number of sequences than prompts; then no sequence of the cache has changed.
         """
-        # solution s12.2: pack them, and let attention_varlen keep them apart
+        # s12.2: pack them, and let attention_varlen keep them apart
         return self.launch_prefill(prompts, cache, range(len(prompts)) if sequences is None else sequences).get()
-        # end solution
 
     def decode_batch(
         self,
@@ -124,11 +115,9 @@ class LlamaModel:
         sequences: distinct ones, one per token; 0 … B − 1 when None. Errors are those of decode, also for another
         number of sequences than tokens; then no sequence of the cache has changed.
         """
-        # solution s12.2: one row per sequence
+        # s12.2: one row per sequence
         return self.launch_decode(ids, cache, range(len(ids)) if sequences is None else sequences).get()
-        # end solution
 
-    # solution s12.2
     def reserve(self, max_num_tokens: int, max_num_seqs: int) -> None:
         """Make room for passes over so many tokens and sequences, so that none of these allocates."""
         if self.graphs is not None:
@@ -235,9 +224,6 @@ class LlamaModel:
         self._head(last.prefill_logits, last.branch, last.normed)
         return last.prefill_logits
 
-    # end solution
-
-    # solution s08.2
     def _checked(self, ids: Sequence[int] | np.ndarray) -> np.ndarray:
         """The ids as an array; raises ValueError for what is no list of ids, or too long."""
         config = self.config
@@ -320,10 +306,7 @@ class LlamaModel:
         ops.rmsnorm(normed, hidden, self.weights["model.norm.weight"], self.config.rms_norm_eps, self.stream)
         linear(logits, normed, self.weights["lm_head.weight"], self.stream)
 
-    # end solution
 
-
-# solution s08.2
 class LayerWeights(NamedTuple):
     """The weights of one block. Looked up once: a name for each launch would cost more than the launch."""
 
@@ -348,10 +331,6 @@ class LayerWeights(NamedTuple):
         return cls(*(weights[f"model.layers.{layer}.{name}.weight"] for name in names))
 
 
-# end solution
-
-
-# solution s09.4
 def _padded(rows: int) -> int:
     """The number of rows of a recorded step: few different ones, since each costs a recording and memory."""
     step = 1 if rows <= 2 else 4 if rows <= 8 else 8 if rows <= 64 else 16
@@ -374,6 +353,3 @@ def _checked_sequences(sequences: Sequence[int], count: int) -> list[int]:
     if len(set(sequences)) != count:
         raise ValueError(f"the sequences must be distinct, not {sequences}")
     return sequences
-
-
-# end solution

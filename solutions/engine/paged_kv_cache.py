@@ -17,11 +17,7 @@ from pycuda import gpuarray
 from pycuda.gpuarray import GPUArray
 
 from .block_manager import BlockManager
-
-# solution s16.1
 from .kv_cache import positions
-
-# end solution
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -41,7 +37,7 @@ class PagedKVCache:
 
         The pool may be smaller than max_num_seqs sequences of max_length tokens.
         """
-        # solution s16.1: a pool per layer; lengths and block tables as arrays
+        # s16.1: a pool per layer; lengths and block tables as arrays
         if max_num_seqs < 1:
             raise ValueError(f"a cache has at least 1 sequence, not {max_num_seqs}")
         if not 1 <= max_length <= config.max_position_embeddings:
@@ -55,24 +51,21 @@ class PagedKVCache:
         self.value_caches = [gpuarray.empty(shape, BF16) for _ in range(config.num_layers)]
         self._lengths = np.zeros(max_num_seqs, np.int64)
         self._tables = np.full((max_num_seqs, self._blocks(max_length)), -1, np.int32)
-        # end solution
 
     def length(self, sequence: int) -> int:
         """How many tokens of the sequence are stored."""
-        # solution s16.1: look it up
+        # s16.1: look it up
         self._refuse_unknown([sequence])
         return int(self._lengths[sequence])
-        # end solution
 
     def can_extend(self, counts: Mapping[int, int]) -> bool:
         """Whether `extend` would find room for all of it; {sequence: further tokens}."""
-        # solution s16.1: neither a sequence too long nor too few blocks
+        # s16.1: neither a sequence too long nor too few blocks
         sequences, added = self._arrays(counts)
         starts = self._lengths[sequences]
         ends = starts + added
         missing = self._blocks(ends).sum() - self._blocks(starts).sum()
         return bool((ends <= self.max_length).all() and missing <= self.block_manager.num_free())
-        # end solution
 
     def extend(self, counts: Mapping[int, int]) -> np.ndarray:
         """Reserve room for counts[sequence] further tokens of each sequence.
@@ -81,16 +74,15 @@ class PagedKVCache:
         those of the other in the order of `counts`. Raises RequestTooLong for more than max_length tokens, OutOfBlocks
         when too few blocks are free, ValueError for an unknown sequence; then nothing has changed.
         """
-        # solution s16.1: refuse first, then let the block manager take the blocks
+        # s16.1: refuse first, then let the block manager take the blocks
         sequences, added = self._arrays(counts)
         starts = self._lengths[sequences]
         self._refuse(starts, starts + added, self.block_manager.num_free())
         return self._reserve(sequences, starts, added)
-        # end solution
 
     def restart(self, counts: Mapping[int, int]) -> np.ndarray:
         """As `extend`, but each of these sequences begins anew: what it held is forgotten, unless there is an error."""
-        # solution s16.1: its own blocks count as free
+        # s16.1: its own blocks count as free
         sequences, added = self._arrays(counts)
         nothing = np.zeros_like(added)
         own = self._blocks(self._lengths[sequences]).sum()
@@ -98,20 +90,18 @@ class PagedKVCache:
         for sequence in counts:
             self.free(sequence)
         return self._reserve(sequences, nothing, added)
-        # end solution
 
     def free(self, sequence: int) -> None:
         """Forget the sequence's tokens and give its blocks back; it may have none."""
-        # solution s16.1: the table too, since the next sequence of this number may be shorter
+        # s16.1: the table too, since the next sequence of this number may be shorter
         if self.length(sequence):
             self.block_manager.free(sequence)
             self._lengths[sequence] = 0
             self._tables[sequence] = -1
-        # end solution
 
     def read(self, layer: int, sequence: int) -> tuple[np.ndarray, np.ndarray]:
         """Keys and values [length, num_kv_heads, head_dim] bf16 of a sequence, copied to the host."""
-        # solution s16.1: block after block
+        # s16.1: block after block
         length = self.length(sequence)
         blocks = self._tables[sequence, : self._blocks(length)].tolist()
         keys, values = (
@@ -119,17 +109,15 @@ class PagedKVCache:
             for pool in (self.key_caches[layer], self.value_caches[layer])
         )
         return keys, values
-        # end solution
 
     def tables(self, sequences: Sequence[int]) -> np.ndarray:
         """What `attend` needs to find these sequences: their block tables [B, M] int32.
 
         M is the blocks of max_length tokens, always the same; −1 behind the blocks of a sequence.
         """
-        # solution s16.1: a copy of their rows
+        # s16.1: a copy of their rows
         self._refuse_unknown(sequences)
         return self._tables[np.array(sequences, np.int64)]
-        # end solution
 
     def attend(
         self,
@@ -145,12 +133,10 @@ class PagedKVCache:
 
         tables: of these sequences, context_lens [B] int32: their lengths; both on the GPU.
         """
-        # solution s16.1: paged_attention over this layer
+        # s16.1: paged_attention over this layer
         keys, values = self.key_caches[layer], self.value_caches[layer]
         ops.paged_attention(out, q, keys, values, tables, context_lens, scale, stream)
-        # end solution
 
-    # solution s16.1
     def _refuse_unknown(self, sequences: Sequence[int]) -> None:
         for sequence in sequences:
             if not 0 <= sequence < self.num_slots:
@@ -189,5 +175,3 @@ class PagedKVCache:
         places = positions(starts, added)
         blocks = self._tables[np.repeat(sequences, added), places // self.block_size].astype(np.int64)
         return (blocks * self.block_size + places % self.block_size).astype(np.int32)
-
-    # end solution

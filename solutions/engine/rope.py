@@ -11,7 +11,7 @@ def rope_tables(config: LlamaConfig, length: int) -> tuple[np.ndarray, np.ndarra
     wavelengths (2π / frequency) above original / low_freq_factor are stretched by `factor`, wavelengths below
     original / high_freq_factor stay, in between the two frequencies are blended in proportion to original / wavelength.
     """
-    # solution s04.1: frequencies, their scaling, the angles of all positions
+    # s04.1: frequencies, their scaling, the angles of all positions
     # In float64 throughout: at position 100,000 a float32 angle is already wrong in the third decimal.
     frequencies = config.rope_theta ** (-np.arange(0, config.head_dim, 2, dtype=np.float64) / config.head_dim)
     if (scaling := config.rope_scaling) is not None:
@@ -21,4 +21,3 @@ def rope_tables(config: LlamaConfig, length: int) -> tuple[np.ndarray, np.ndarra
         frequencies = kept * frequencies + (1.0 - kept) * frequencies / scaling.factor
     angles = np.outer(np.arange(length), frequencies)
     return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
-    # end solution

@@ -13,7 +13,7 @@ def probabilities(logits: np.ndarray, params: SamplingParams) -> np.ndarray:
     the lowest id of equal ones, whatever top_k and top_p are.
     A logit of −infinity gets 0. Raises ValueError when any is NaN or the largest is infinite: nothing follows then.
     """
-    # solution s10.1: weights, then the ids that stay, then their shares
+    # s10.1: weights, then the ids that stay, then their shares
     scores = logits.astype(np.float64)
     largest = scores.max()  # NaN where any is NaN
     if not np.isfinite(largest):
@@ -27,10 +27,8 @@ def probabilities(logits: np.ndarray, params: SamplingParams) -> np.ndarray:
     kept = _kept(scores, weights, params)
     result[kept] = weights[kept] / weights[kept].sum()
     return result
-    # end solution
 
 
-# solution s10.1
 def _kept(scores: np.ndarray, weights: np.ndarray, params: SamplingParams) -> np.ndarray | slice:
     """The ids that top-k and then top-p leave; what they are sorted by is the scores, which do not underflow."""
     if not params.top_k and params.top_p == 1:
@@ -48,19 +46,15 @@ def _largest(scores: np.ndarray, count: int) -> np.ndarray:
     return ids[np.argsort(-scores[ids], kind="stable")][:count]
 
 
-# end solution
-
-
 def sample(logits: np.ndarray, params: SamplingParams, generator: np.random.Generator) -> int:
     """One token drawn with the `probabilities` of these logits, [vocab_size] float32.
 
     Takes one number from the generator, so that a request's seed settles all its tokens, and none at temperature 0.
     Raises what `probabilities` raises.
     """
-    # solution s10.2: a uniform number against the running sum
+    # s10.2: a uniform number against the running sum
     if params.temperature == 0:
         return int(np.argmax(probabilities(logits, params)))
     running = np.cumsum(probabilities(logits, params))
     # Exceeds, not reaches: a token of probability 0 adds nothing, so it is never the first.
     return int(np.searchsorted(running, generator.random() * running[-1], side="right"))
-    # end solution

@@ -54,7 +54,7 @@ class Scheduler:
         (for fewer where they end before). Without it a request would come in and be preempted a step later, its prefill
         wasted.
         """
-        # solution s13.1: two queues, and the cache's sequences that nobody uses
+        # s13.1: two queues, and the cache's sequences that nobody uses
         self.cache = cache
         self.max_num_batched_tokens = max_num_batched_tokens
         self.headroom = headroom
@@ -62,13 +62,11 @@ class Scheduler:
         self.running: list[Request] = []
         self.num_preemptions = 0
         self._free_sequences = list(reversed(range(cache.num_slots)))
-        # end solution
 
     def add(self, request: Request) -> None:
         """A new request: it waits behind all others."""
-        # solution s13.1: to the end of the queue
+        # s13.1: to the end of the queue
         self.waiting.append(request)
-        # end solution
 
     def schedule(self) -> tuple[list[Request], list[Request]]:
         """The requests that get a token in this step: (those to decode, those to prefill).
@@ -77,14 +75,12 @@ class Scheduler:
         Then the waiting are admitted, in order, as long as a sequence, the cache and the token budget allow it. The
         room is only asked for here; the model takes it when it launches.
         """
-        # solution s13.1: the running first, then as many of the waiting as fit
+        # s13.1: the running first, then as many of the waiting as fit
         while not self.cache.can_extend({request.sequence: 1 for request in self.running}):
             self.preempt()
         decodes = list(self.running)
         return decodes, self._admit()
-        # end solution
 
-    # solution s13.1
     def _admit(self) -> list[Request]:
         """Move requests from waiting to running until the first that does not fit; they are to be prefilled."""
         admitted: list[Request] = []
@@ -108,21 +104,18 @@ class Scheduler:
         """How many of the next `headroom` tokens the request will still get."""
         return min(self.headroom, request.max_length - len(request.tokens))
 
-    # end solution
-
     def preempt(self) -> None:
         """Take the cache from the request admitted last. It keeps its tokens, waits in front of all others, and is
         prefilled over all of them when it is admitted again."""
-        # solution s16.2: recompute, not swap: only the request itself is kept
+        # s16.2: recompute, not swap: only the request itself is kept
         request = self.running[-1]
         self.remove(request)
         self.waiting.appendleft(request)
         self.num_preemptions += 1
-        # end solution
 
     def remove(self, request: Request) -> None:
         """Forget a request that waits or runs: it has ended or nobody wants it any more."""
-        # solution s13.1: a running one gives back what it has
+        # s13.1: a running one gives back what it has
         if request.sequence is None:
             self.waiting.remove(request)
             return
@@ -130,4 +123,3 @@ class Scheduler:
         self.running.remove(request)
         self._free_sequences.append(request.sequence)
         request.sequence = None
-        # end solution

@@ -3,7 +3,6 @@
 No exercise of its own: part of how the solutions' model.py is organised, for which you may choose otherwise.
 """
 
-# solution s08.2
 import math
 from typing import NamedTuple
 
@@ -117,6 +116,3 @@ class Integers:
                 self._device[start:end].reshape(shape) for start, end, shape in zip(starts, ends, shapes, strict=True)
             ]
         return self._views[shapes]
-
-
-# end solution

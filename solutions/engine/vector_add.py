@@ -15,8 +15,11 @@ KERNEL_FILE = Path(__file__).parent / "kernels" / "vector_add.cu"
 
 
 def vector_add(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x + y, added on the GPU. x, y and the result: [n] float32; n may be 0. Raises ValueError for other shapes."""
-    # solution s00.2: allocate, copy in, launch, copy back
+    """x + y, added on the GPU by the kernel of KERNEL_FILE.
+
+    x, y and the result: [n] float32; n may be 0. Raises ValueError for other shapes.
+    """
+    # s00.2: allocate, copy in, launch, copy back
     if x.ndim != 1 or x.shape != y.shape:
         raise ValueError(f"x and y must be vectors of one length, not of shapes {x.shape} and {y.shape}")
     out = np.empty(x.shape, np.float32)
@@ -36,15 +39,10 @@ def vector_add(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     # This copy waits until the kernel has finished.
     cuda.memcpy_dtoh(out, out_gpu)
     return out
-    # end solution
 
 
-# solution s00.2
 @cache
 def _kernel() -> cuda.Function:
     """The compiled kernel; compiling takes far longer than a launch, so it is done once."""
     module = SourceModule(KERNEL_FILE.read_text(encoding="utf-8"), no_extern_c=True, options=["-std=c++17"])
     return module.get_function("vector_add")
-
-
-# end solution

@@ -38,9 +38,8 @@ class SafetensorsError(ValueError):
 
 def bf16_to_float32(bits: np.ndarray) -> np.ndarray:
     """The float32 values (same shape) of bf16 numbers given as uint16 bit patterns. Exact."""
-    # solution s01.1: a bf16 is the upper half of a float32
+    # s01.1: a bf16 is the upper half of a float32
     return np.asarray(bits.astype(np.uint32) << 16).view(np.float32)
-    # end solution
 
 
 def float32_to_bf16(values: np.ndarray) -> np.ndarray:
@@ -48,21 +47,21 @@ def float32_to_bf16(values: np.ndarray) -> np.ndarray:
 
     Infinities and signed zeros stay, values that round past the largest bf16 become infinite, NaN stays NaN.
     """
-    # solution s01.1: add just under half a step, and 1 more when the kept part is odd; NaN apart
+    # s01.1: add just under half a step, and 1 more when the kept part is odd; NaN apart
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32).reshape(values.shape)
     # Half a step would round ties up. A carry runs into the exponent, which is the next larger number.
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     # The sum could turn a NaN into infinity: keep the sign and set the bit that marks a quiet NaN instead.
     return np.where(np.isnan(values), (bits >> 16) | 0x0040, rounded).astype(np.uint16)
-    # end solution
 
 
 def load_safetensors(path: str | Path) -> Mapping[str, np.ndarray]:
     """All tensors of one safetensors file by name, as read-only views of the mapped file: nothing is copied.
 
+    DTYPES has the NumPy type for each name of a dtype.
     Raises SafetensorsError for a file that is not exactly a header and the bytes that it describes.
     """
-    # solution s01.2: map the file, check the header, make one view a tensor
+    # s01.2: map the file, check the header, make one view a tensor
     with open(path, "rb") as file:
         size = file.seek(0, 2)
         if size < 8:
@@ -92,10 +91,8 @@ def load_safetensors(path: str | Path) -> Mapping[str, np.ndarray]:
     if start + position != size:
         raise SafetensorsError(f"{path}: {size - start - position} bytes follow the last tensor")
     return tensors
-    # end solution
 
 
-# solution s01.2
 def _parse_header(text: bytes, path: str | Path) -> dict[str, dict[str, Any]]:
     """The tensors' entries, each with a known dtype and a shape that needs exactly the bytes of its offsets."""
 
@@ -148,16 +145,13 @@ def _is_sizes(value: Any) -> bool:
     return isinstance(value, list) and all(type(size) is int and size >= 0 for size in value)
 
 
-# end solution
-
-
 def load_model_weights(model_dir: str | Path) -> dict[str, np.ndarray]:
     """All weights of a model's folder: model.safetensors, or the shards that model.safetensors.index.json lists.
 
     `lm_head.weight` is always there: with a tied head it is the same array as `model.embed_tokens.weight`.
     Raises SafetensorsError for missing files or tensors, ConfigError for a config.json that cannot be used.
     """
-    # solution s01.3: one file or several, then the head
+    # s01.3: one file or several, then the head
     folder = Path(model_dir)
     index = folder / "model.safetensors.index.json"
     if index.exists():
@@ -175,10 +169,8 @@ def load_model_weights(model_dir: str | Path) -> dict[str, np.ndarray]:
     if tied:
         weights[head] = weights[embedding]
     return weights
-    # end solution
 
 
-# solution s01.3
 def _load_shards(folder: Path, index: Path) -> dict[str, np.ndarray]:
     """Every tensor of the index's weight_map (name → file), from the file that it names."""
     try:
@@ -195,6 +187,3 @@ def _load_shards(folder: Path, index: Path) -> dict[str, np.ndarray]:
         if name not in shards[file]:
             raise SafetensorsError(f"{paths[file]}: has no tensor {name!r}, which {index.name} places there")
     return {name: shards[file][name] for name, file in weight_map.items()}
-
-
-# end solution

@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-from given.requests import RequestTooLong, SamplingParams
+from given.requests import SamplingParams
 
 from .kv_cache import KVCache
 from .model import LlamaModel
-from .sampling import sample
 
 
 def generate(model: LlamaModel, cache: KVCache, prompt: Sequence[int], params: SamplingParams) -> tuple[list[int], str]:
@@ -18,4 +16,5 @@ def generate(model: LlamaModel, cache: KVCache, prompt: Sequence[int], params: S
     together are cache.max_length. All tokens are drawn with one generator, numpy.random.default_rng(params.seed).
     Raises RequestTooLong when the cache leaves no room for a new token; what model and sampling raise passes through.
     """
-    raise NotImplementedError("s10.3")  # TODO s10.3: prefill for the first logits, then decode the newest token
+    # TODO s10.3: prefill for the first logits, then decode the newest token
+    raise NotImplementedError("s10.3")

@@ -5,17 +5,11 @@ Owns the memory and each sequence's length, and does not compute: kernels/write_
 
 from collections.abc import Mapping, Sequence
 
-import ml_dtypes
 import numpy as np
 import pycuda.autoprimaryctx  # noqa: F401  (importing it creates the GPU context)
 import pycuda.driver as cuda
-from given import ops
 from given.config import LlamaConfig
-from given.requests import RequestTooLong
-from pycuda import gpuarray
 from pycuda.gpuarray import GPUArray
-
-BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
 class KVCache:
@@ -28,15 +22,18 @@ class KVCache:
 
     def __init__(self, config: LlamaConfig, num_slots: int, max_length: int) -> None:
         """All sequences are empty. ValueError unless there is a sequence and a length that the model can reach."""
-        raise NotImplementedError("s09.3")  # TODO s09.3: memory of all layers, a length per sequence
+        # TODO s09.3: memory of all layers, a length per sequence
+        raise NotImplementedError("s09.3")
 
     def length(self, sequence: int) -> int:
         """How many tokens of the sequence are stored."""
-        raise NotImplementedError("s09.3")  # TODO s09.3: look it up
+        # TODO s09.3: look it up
+        raise NotImplementedError("s09.3")
 
     def can_extend(self, counts: Mapping[int, int]) -> bool:
         """Whether `extend` would find room; {sequence: further tokens}."""
-        raise NotImplementedError("s09.3")  # TODO s09.3: no sequence may outgrow its row
+        # TODO s09.3: no sequence may outgrow its row
+        raise NotImplementedError("s09.3")
 
     def extend(self, counts: Mapping[int, int]) -> np.ndarray:
         """Reserve room for counts[sequence] further tokens of each sequence.
@@ -45,23 +42,28 @@ class KVCache:
         after those of the other in the order of `counts`. Raises RequestTooLong for more than max_length tokens,
         ValueError for an unknown sequence; then nothing has changed.
         """
-        raise NotImplementedError("s09.3")  # TODO s09.3: behind what is there
+        # TODO s09.3: behind what is there
+        raise NotImplementedError("s09.3")
 
     def restart(self, counts: Mapping[int, int]) -> np.ndarray:
         """As `extend`, but each of these sequences begins anew: what it held is forgotten, unless there is an error."""
-        raise NotImplementedError("s09.3")  # TODO s09.3: from position 0
+        # TODO s09.3: from position 0
+        raise NotImplementedError("s09.3")
 
     def free(self, sequence: int) -> None:
         """Forget the sequence's tokens; it may have none."""
-        raise NotImplementedError("s09.3")  # TODO s09.3: its memory is its own anyhow
+        # TODO s09.3: its memory is its own anyhow
+        raise NotImplementedError("s09.3")
 
     def read(self, layer: int, sequence: int) -> tuple[np.ndarray, np.ndarray]:
         """Keys and values [length, num_kv_heads, head_dim] bf16 of a sequence, copied to the host."""
-        raise NotImplementedError("s09.3")  # TODO s09.3: the row's first positions
+        # TODO s09.3: the row's first positions
+        raise NotImplementedError("s09.3")
 
     def tables(self, sequences: Sequence[int]) -> np.ndarray:
         """What `attend` needs to find these sequences: their rows of the cache, [B] int32."""
-        raise NotImplementedError("s09.3")  # TODO s09.3: a sequence's number is its row
+        # TODO s09.3: a sequence's number is its row
+        raise NotImplementedError("s09.3")
 
     def attend(
         self,
@@ -77,4 +79,5 @@ class KVCache:
 
         tables: of these sequences, context_lens [B] int32: their lengths; both on the GPU.
         """
-        raise NotImplementedError("s09.3")  # TODO s09.3: decode_attention over this layer
+        # TODO s09.3: decode_attention over this layer
+        raise NotImplementedError("s09.3")

@@ -3,27 +3,10 @@
 Owns the model, its cache, the scheduler and the requests' random numbers. Not for several threads at once.
 """
 
-import operator
 from collections.abc import Sequence
-from functools import cached_property
 
-import numpy as np
 import pycuda.autoprimaryctx  # noqa: F401  (importing it creates the GPU context)
-import pycuda.driver as cuda
-from given import graphs, ops
-from given.config import LlamaConfig
-from given.requests import Completion, RequestTooLong, SamplingParams, StepOutput, UnknownRequest
-from given.tokenizer import Tokenizer
-from pycuda import gpuarray
-from pycuda.gpuarray import GPUArray
-
-from .model import LlamaModel
-from .paged_kv_cache import PagedKVCache
-from .sampling import sample
-from .scheduler import Request, Scheduler
-
-LONGEST_DEFAULT_CONTEXT = 4096
-DEFAULT_BATCHED_TOKENS = 2048
+from given.requests import Completion, SamplingParams, StepOutput
 
 
 class LLM:
@@ -53,7 +36,8 @@ class LLM:
         Raises ValueError for an option that means nothing, or for both sizes of the cache at once; ConfigError and
         SafetensorsError, which name the file that is not usable, pass through.
         """
-        raise NotImplementedError("s13.2")  # TODO s13.2: sizes first, then the model, the cache, the scheduler, and where a step's ids go
+        # TODO s13.2: sizes first, then the model, the cache, the scheduler, and where a step's ids go
+        raise NotImplementedError("s13.2")
 
     def add_request(self, request_id: str, prompt: Sequence[int] | str, sampling_params: SamplingParams) -> None:
         """Queue a request; it takes part from the next step on. `prompt`: token ids, or text for the tokenizer.
@@ -63,7 +47,8 @@ class LLM:
         and RequestTooLong where the context or the whole cache has no room for the prompt and one new token. Nothing
         has changed then.
         """
-        raise NotImplementedError("s13.2")  # TODO s13.2: refuse everything here, so that a request that waits can be served
+        # TODO s13.2: refuse everything here, so that a request that waits can be served
+        raise NotImplementedError("s13.2")
 
     def step(self) -> list[StepOutput]:
         """Give each running request its next token, those included that have been admitted in this step; [] when
@@ -72,15 +57,18 @@ class LLM:
         When anything fails in it, no token was given, and all requests wait to be computed again from the tokens they
         had, in the order they came: the next step may be tried, or requests be aborted.
         """
-        raise NotImplementedError("s13.2")  # TODO s13.2: schedule, compute, and only then change the requests
+        # TODO s13.2: schedule, compute, and only then change the requests
+        raise NotImplementedError("s13.2")
 
     def abort(self, request_id: str) -> None:
         """End a request, waiting or running; it gets no further token. Raises UnknownRequest where there is none."""
-        raise NotImplementedError("s13.2")  # TODO s13.2: from the scheduler, too
+        # TODO s13.2: from the scheduler, too
+        raise NotImplementedError("s13.2")
 
     def has_unfinished_requests(self) -> bool:
         """Whether a request waits or runs."""
-        raise NotImplementedError("s13.2")  # TODO s13.2: look at the requests
+        # TODO s13.2: look at the requests
+        raise NotImplementedError("s13.2")
 
     def generate(
         self,
@@ -94,8 +82,10 @@ class LLM:
         are unfinished requests of add_request, whose tokens would be lost here. When a step fails its error is
         raised and no request is left.
         """
-        raise NotImplementedError("s13.2")  # TODO s13.2: check all, queue all, step until all have ended
+        # TODO s13.2: check all, queue all, step until all have ended
+        raise NotImplementedError("s13.2")
 
     def stats(self) -> dict[str, int]:
         """Counts: "running" and "waiting" requests, "preemptions" and "steps" so far, "free_blocks", "total_blocks"."""
-        raise NotImplementedError("s13.2")  # TODO s13.2: gather them
+        # TODO s13.2: gather them
+        raise NotImplementedError("s13.2")

@@ -4,22 +4,11 @@
 values in a cache, so that a further token costs the work of one token. The cache owns what is kept between calls.
 """
 
-import operator
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pycuda.autoprimaryctx  # noqa: F401  (importing it creates the GPU context)
-import pycuda.driver as cuda
-from given import graphs, ops
-from given.config import LlamaConfig
-from pycuda import gpuarray
-from pycuda.gpuarray import GPUArray
-
-from .linear import linear
-from .rope import rope_tables
-
-from .weights import load_model_weights
 
 if TYPE_CHECKING:
     from .kv_cache import KVCache
@@ -31,7 +20,8 @@ class LlamaModel:
 
     def __init__(self, model_dir: str) -> None:
         """Load the weights; ConfigError and SafetensorsError, which name the file that is not usable, pass through."""
-        raise NotImplementedError("s08.2")  # TODO s08.2: upload each weight once, a tied head not twice
+        # TODO s08.2: upload each weight once, a tied head not twice
+        raise NotImplementedError("s08.2")
 
     def forward(
         self, ids: Sequence[int] | np.ndarray, last_only: bool = False, hidden_states: bool = False
@@ -42,7 +32,8 @@ class LlamaModel:
         output and then the residual stream after each block, before the final norm.
         Raises ValueError for an empty prompt, one longer than max_position_embeddings, or an unknown id.
         """
-        raise NotImplementedError("s08.2")  # TODO s08.2: embedding, the blocks, the final norm, the head
+        # TODO s08.2: embedding, the blocks, the final norm, the head
+        raise NotImplementedError("s08.2")
 
     def prefill(
         self, ids: Sequence[int] | np.ndarray, cache: "KVCache | PagedKVCache", sequence: int = 0
@@ -52,7 +43,8 @@ class LlamaModel:
         What the sequence held is forgotten. Raises ValueError for an empty prompt, an unknown id or sequence,
         RequestTooLong and, with a paged cache, OutOfBlocks; then the cache is as it was.
         """
-        raise NotImplementedError("s09.4")  # TODO s09.4: as forward, but keeping keys and values, and with one row of logits
+        # TODO s09.4: as forward, but keeping keys and values, and with one row of logits
+        raise NotImplementedError("s09.4")
 
     def decode(self, token: int, cache: "KVCache | PagedKVCache", sequence: int = 0) -> np.ndarray:
         """Append one token to a sequence that `prefill` began: logits [vocab_size] float32 of this token.
@@ -60,7 +52,8 @@ class LlamaModel:
         Raises ValueError for an unknown token, a sequence that is unknown or empty, RequestTooLong and, with a paged
         cache, OutOfBlocks; then the cache is as it was.
         """
-        raise NotImplementedError("s09.4")  # TODO s09.4: a batch of one
+        # TODO s09.4: a batch of one
+        raise NotImplementedError("s09.4")
 
     def prefill_batch(
         self,
@@ -73,7 +66,8 @@ class LlamaModel:
         sequences: distinct ones, one per prompt; 0 … B − 1 when None. Errors are those of prefill, also for another
         number of sequences than prompts; then no sequence of the cache has changed.
         """
-        raise NotImplementedError("s12.2")  # TODO s12.2: pack them, and let attention_varlen keep them apart
+        # TODO s12.2: pack them, and let attention_varlen keep them apart
+        raise NotImplementedError("s12.2")
 
     def decode_batch(
         self,
@@ -86,4 +80,5 @@ class LlamaModel:
         sequences: distinct ones, one per token; 0 … B − 1 when None. Errors are those of decode, also for another
         number of sequences than tokens; then no sequence of the cache has changed.
         """
-        raise NotImplementedError("s12.2")  # TODO s12.2: one row per sequence
+        # TODO s12.2: one row per sequence
+        raise NotImplementedError("s12.2")

@@ -4,21 +4,12 @@ Owns the memory; who owns which block is the block manager's business. Used as K
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pycuda.autoprimaryctx  # noqa: F401  (importing it creates the GPU context)
 import pycuda.driver as cuda
-from given import ops
 from given.config import LlamaConfig
-from given.requests import OutOfBlocks, RequestTooLong
-from pycuda import gpuarray
 from pycuda.gpuarray import GPUArray
-
-from .block_manager import BlockManager
-
-BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
 class PagedKVCache:
@@ -36,15 +27,18 @@ class PagedKVCache:
 
         The pool may be smaller than max_num_seqs sequences of max_length tokens.
         """
-        raise NotImplementedError("s16.1")  # TODO s16.1: a pool per layer; lengths and block tables as arrays
+        # TODO s16.1: a pool per layer; lengths and block tables as arrays
+        raise NotImplementedError("s16.1")
 
     def length(self, sequence: int) -> int:
         """How many tokens of the sequence are stored."""
-        raise NotImplementedError("s16.1")  # TODO s16.1: look it up
+        # TODO s16.1: look it up
+        raise NotImplementedError("s16.1")
 
     def can_extend(self, counts: Mapping[int, int]) -> bool:
         """Whether `extend` would find room for all of it; {sequence: further tokens}."""
-        raise NotImplementedError("s16.1")  # TODO s16.1: neither a sequence too long nor too few blocks
+        # TODO s16.1: neither a sequence too long nor too few blocks
+        raise NotImplementedError("s16.1")
 
     def extend(self, counts: Mapping[int, int]) -> np.ndarray:
         """Reserve room for counts[sequence] further tokens of each sequence.
@@ -53,26 +47,31 @@ class PagedKVCache:
         those of the other in the order of `counts`. Raises RequestTooLong for more than max_length tokens, OutOfBlocks
         when too few blocks are free, ValueError for an unknown sequence; then nothing has changed.
         """
-        raise NotImplementedError("s16.1")  # TODO s16.1: refuse first, then let the block manager take the blocks
+        # TODO s16.1: refuse first, then let the block manager take the blocks
+        raise NotImplementedError("s16.1")
 
     def restart(self, counts: Mapping[int, int]) -> np.ndarray:
         """As `extend`, but each of these sequences begins anew: what it held is forgotten, unless there is an error."""
-        raise NotImplementedError("s16.1")  # TODO s16.1: its own blocks count as free
+        # TODO s16.1: its own blocks count as free
+        raise NotImplementedError("s16.1")
 
     def free(self, sequence: int) -> None:
         """Forget the sequence's tokens and give its blocks back; it may have none."""
-        raise NotImplementedError("s16.1")  # TODO s16.1: the table too, since the next sequence of this number may be shorter
+        # TODO s16.1: the table too, since the next sequence of this number may be shorter
+        raise NotImplementedError("s16.1")
 
     def read(self, layer: int, sequence: int) -> tuple[np.ndarray, np.ndarray]:
         """Keys and values [length, num_kv_heads, head_dim] bf16 of a sequence, copied to the host."""
-        raise NotImplementedError("s16.1")  # TODO s16.1: block after block
+        # TODO s16.1: block after block
+        raise NotImplementedError("s16.1")
 
     def tables(self, sequences: Sequence[int]) -> np.ndarray:
         """What `attend` needs to find these sequences: their block tables [B, M] int32.
 
         M is the blocks of max_length tokens, always the same; −1 behind the blocks of a sequence.
         """
-        raise NotImplementedError("s16.1")  # TODO s16.1: a copy of their rows
+        # TODO s16.1: a copy of their rows
+        raise NotImplementedError("s16.1")
 
     def attend(
         self,
@@ -88,4 +87,5 @@ class PagedKVCache:
 
         tables: of these sequences, context_lens [B] int32: their lengths; both on the GPU.
         """
-        raise NotImplementedError("s16.1")  # TODO s16.1: paged_attention over this layer
+        # TODO s16.1: paged_attention over this layer
+        raise NotImplementedError("s16.1")

@@ -11,4 +11,5 @@ def rope_tables(config: LlamaConfig, length: int) -> tuple[np.ndarray, np.ndarra
     wavelengths (2π / frequency) above original / low_freq_factor are stretched by `factor`, wavelengths below
     original / high_freq_factor stay, in between the two frequencies are blended in proportion to original / wavelength.
     """
-    raise NotImplementedError("s04.1")  # TODO s04.1: frequencies, their scaling, the angles of all positions
+    # TODO s04.1: frequencies, their scaling, the angles of all positions
+    raise NotImplementedError("s04.1")

@@ -13,7 +13,8 @@ def probabilities(logits: np.ndarray, params: SamplingParams) -> np.ndarray:
     the lowest id of equal ones, whatever top_k and top_p are.
     A logit of −infinity gets 0. Raises ValueError when any is NaN or the largest is infinite: nothing follows then.
     """
-    raise NotImplementedError("s10.1")  # TODO s10.1: weights, then the ids that stay, then their shares
+    # TODO s10.1: weights, then the ids that stay, then their shares
+    raise NotImplementedError("s10.1")
 
 
 def sample(logits: np.ndarray, params: SamplingParams, generator: np.random.Generator) -> int:
@@ -22,4 +23,5 @@ def sample(logits: np.ndarray, params: SamplingParams, generator: np.random.Gene
     Takes one number from the generator, so that a request's seed settles all its tokens, and none at temperature 0.
     Raises what `probabilities` raises.
     """
-    raise NotImplementedError("s10.2")  # TODO s10.2: a uniform number against the running sum
+    # TODO s10.2: a uniform number against the running sum
+    raise NotImplementedError("s10.2")

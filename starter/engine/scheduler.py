@@ -4,7 +4,6 @@ Owns the requests from their arrival to their end, and decides alone by their le
 room for; it launches nothing and needs no GPU.
 """
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -54,11 +53,13 @@ class Scheduler:
         (for fewer where they end before). Without it a request would come in and be preempted a step later, its prefill
         wasted.
         """
-        raise NotImplementedError("s13.1")  # TODO s13.1: two queues, and the cache's sequences that nobody uses
+        # TODO s13.1: two queues, and the cache's sequences that nobody uses
+        raise NotImplementedError("s13.1")
 
     def add(self, request: Request) -> None:
         """A new request: it waits behind all others."""
-        raise NotImplementedError("s13.1")  # TODO s13.1: to the end of the queue
+        # TODO s13.1: to the end of the queue
+        raise NotImplementedError("s13.1")
 
     def schedule(self) -> tuple[list[Request], list[Request]]:
         """The requests that get a token in this step: (those to decode, those to prefill).
@@ -67,13 +68,16 @@ class Scheduler:
         Then the waiting are admitted, in order, as long as a sequence, the cache and the token budget allow it. The
         room is only asked for here; the model takes it when it launches.
         """
-        raise NotImplementedError("s13.1")  # TODO s13.1: the running first, then as many of the waiting as fit
+        # TODO s13.1: the running first, then as many of the waiting as fit
+        raise NotImplementedError("s13.1")
 
     def preempt(self) -> None:
         """Take the cache from the request admitted last. It keeps its tokens, waits in front of all others, and is
         prefilled over all of them when it is admitted again."""
-        raise NotImplementedError("s16.2")  # TODO s16.2: recompute, not swap: only the request itself is kept
+        # TODO s16.2: recompute, not swap: only the request itself is kept
+        raise NotImplementedError("s16.2")
 
     def remove(self, request: Request) -> None:
         """Forget a request that waits or runs: it has ended or nobody wants it any more."""
-        raise NotImplementedError("s13.1")  # TODO s13.1: a running one gives back what it has
+        # TODO s13.1: a running one gives back what it has
+        raise NotImplementedError("s13.1")

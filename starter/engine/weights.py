@@ -3,15 +3,11 @@
 Everything here runs on the host, and reads the files without the library of that name.
 """
 
-import json
-import mmap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import ml_dtypes
 import numpy as np
-from given.config import LlamaConfig
 
 DTYPES = {
     "F64": np.dtype("<f8"),
@@ -38,7 +34,8 @@ class SafetensorsError(ValueError):
 
 def bf16_to_float32(bits: np.ndarray) -> np.ndarray:
     """The float32 values (same shape) of bf16 numbers given as uint16 bit patterns. Exact."""
-    raise NotImplementedError("s01.1")  # TODO s01.1: a bf16 is the upper half of a float32
+    # TODO s01.1: a bf16 is the upper half of a float32
+    raise NotImplementedError("s01.1")
 
 
 def float32_to_bf16(values: np.ndarray) -> np.ndarray:
@@ -46,15 +43,18 @@ def float32_to_bf16(values: np.ndarray) -> np.ndarray:
 
     Infinities and signed zeros stay, values that round past the largest bf16 become infinite, NaN stays NaN.
     """
-    raise NotImplementedError("s01.1")  # TODO s01.1: add just under half a step, and 1 more when the kept part is odd; NaN apart
+    # TODO s01.1: add just under half a step, and 1 more when the kept part is odd; NaN apart
+    raise NotImplementedError("s01.1")
 
 
 def load_safetensors(path: str | Path) -> Mapping[str, np.ndarray]:
     """All tensors of one safetensors file by name, as read-only views of the mapped file: nothing is copied.
 
+    DTYPES has the NumPy type for each name of a dtype.
     Raises SafetensorsError for a file that is not exactly a header and the bytes that it describes.
     """
-    raise NotImplementedError("s01.2")  # TODO s01.2: map the file, check the header, make one view a tensor
+    # TODO s01.2: map the file, check the header, make one view a tensor
+    raise NotImplementedError("s01.2")
 
 
 def load_model_weights(model_dir: str | Path) -> dict[str, np.ndarray]:
@@ -63,4 +63,5 @@ def load_model_weights(model_dir: str | Path) -> dict[str, np.ndarray]:
     `lm_head.weight` is always there: with a tied head it is the same array as `model.embed_tokens.weight`.
     Raises SafetensorsError for missing files or tensors, ConfigError for a config.json that cannot be used.
     """
-    raise NotImplementedError("s01.3")  # TODO s01.3: one file or several, then the head
+    # TODO s01.3: one file or several, then the head
+    raise NotImplementedError("s01.3")

@@ -261,7 +261,7 @@ def compiling() -> None:
 
 
 def reload(source: str, instrumented: bool) -> None:
-    LoadedModule(compile_module(source, [], [], instrumented=instrumented), source)
+    LoadedModule(compile_module(source, [], [], instrumented=instrumented))
 
 
 def numba_simulator(emulator: float) -> None:

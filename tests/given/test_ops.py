@@ -104,6 +104,20 @@ extern "C" __global__ void vector_add(float* out, const float* x, const float* y
     assert ops.launch_geometry("vector_add", {"n": 1000}) == ((256, 1, 1), (4, 1, 1), 0)
 
 
+def test_a_kernel_includes_headers_beside_it_and_the_kits(engine: Callable[..., None], tmp_path: Path) -> None:
+    source = """
+#include "own.cuh"
+extern "C" __global__ void softmax(float* out, const float* x, int num_rows, int num_columns) {
+    out[threadIdx.x] = doubled(warp_sum(x[threadIdx.x]));
+}"""
+    engine("[softmax]\nblock = [32]\ngrid = [1]", softmax=source)
+    header = '#pragma once\n#include "warp.cuh"\n__device__ float doubled(float x) { return 2 * x; }\n'
+    (tmp_path / "kernels/own.cuh").write_text(header)
+    out = f32(1, 32)
+    ops.softmax(out, f32(1, 32))
+    assert out.get().tolist() == [[992.0] * 32]
+
+
 def test_an_empty_output_launches_nothing(engine: Callable[..., None]) -> None:
     engine()  # neither kernels nor entries: a launch would fail
     ops.embedding(array(0, 8), array(5, 8), i32(0))

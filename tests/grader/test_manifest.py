@@ -171,7 +171,7 @@ FAULTS = [
     ('"kernels/rmsnorm.cu"', '"../rmsnorm.cu"', "must be a plain path below the engine folder"),
     ('"kernels/rmsnorm.cu"', '"/rmsnorm.cu"', "must be a plain path below the engine folder"),
     ('"kernels/rmsnorm.cu"', '"kernels//rmsnorm.cu"', "must be a plain path below the engine folder"),
-    ('"kernels/rmsnorm.cu"', '"kernels/rmsnorm.so"', "must end in one of .cu, .py and .toml"),
+    ('"kernels/rmsnorm.cu"', '"kernels/rmsnorm.so"', "must end in one of .cu, .cuh, .py and .toml"),
     ('"kernels/rmsnorm.cu"', '"launch.toml"', "file of stage s03 'launch.toml' occurs twice"),
     ('"kernels/rmsnorm.cu"', "7", "stage s03: `files` must be a list of texts"),
     ('calls = ["s00.1"]', 'calls = ["s00.2"]', "task s00.2 calls 's00.2', which is not a task that stands before it"),

@@ -301,7 +301,7 @@ def test_praise_counts_the_few_conflicts() -> None:
 def test_columns_without_anything_leave_their_room_to_the_source() -> None:
     def head(*sites: Site) -> list[str]:
         console = Console(file=io.StringIO(), width=100)
-        console.print(*kernel_table(Profile("k", (1, 1, 1), (32, 1, 1), 0, 0, sites), "k", []))
+        console.print(*kernel_table(Profile("k", (1, 1, 1), (32, 1, 1), 0, 0, sites), "k", {}))
         return next(line.split() for line in console.file.getvalue().splitlines() if "Line" in line)  # type: ignore[attr-defined]
 
     plain, column = site([4 * lane for lane in range(32)], 4, 4), site([0], 1, 1, space="shared")

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grader.emulator.compiler.headers import GIVEN
 from grader.manifest import Check, Stage
 from grader.observe.findings import MAX_KEPT, failure_of
 from grader.report.results import LARGEST_EVIDENCE, Record, build_results, stage_status, write_results
 from grader.text import clean, clean_line
-from grader.worker.student_errors import StudentError, source_lines
+from grader.worker.connection import Clock, Connection
+from grader.worker.student_errors import StudentError, source_lines, student_error
 
 FIRST = Check("s03.1", 1.0, ("s03.1",), 20.0)
 SECOND = Check("s03.2", 1.5, ("s03.2",), 20.0)
@@ -159,6 +161,15 @@ def test_of_a_compilers_errors_the_first_in_the_students_file_is_told() -> None:
     failure = StudentError(("CompileError",), "", log=log)
     assert failure.message == "The compiler refused the kernel: k.cu:4:1: error: expected ';'"
     assert failure.evidence["log"].startswith("k.cu:4:1: error: expected ';'\n    4 | y\nk.cu:5")
+
+
+def test_nvcc_names_a_header_by_its_path_and_a_student_reads_its_name(tmp_path: Path) -> None:
+    own = 'own.cuh(3): error: identifier "y" is undefined\n      return y;\n'
+    log = f"{tmp_path}/kernels/{own}{GIVEN}/warp.cuh(9): error: z\n"
+    report = {"types": ["CompileError", "Error"], "text": "", "where": "", "log": log}
+    failure = student_error(report, Connection(tmp_path, Clock(), emulated=False, empty=False)._scrub())
+    assert failure.message == 'The compiler refused the kernel: own.cuh(3): error: identifier "y" is undefined'
+    assert failure.evidence["log"] == own
 
 
 def test_a_compilers_error_is_shown_with_its_line_and_the_one_before(tmp_path: Path) -> None:

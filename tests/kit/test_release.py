@@ -16,6 +16,7 @@ import pytest
 from grader import KIT, VERSION
 from grader.release.release import ReleaseError, make_release, read_release, update
 from tests.kit.grading import failures, grade, verdicts
+from tests.kit.secrets import secret_regions
 
 STAGES = ("--stage", "0", "3", "8", "14")
 
@@ -66,23 +67,9 @@ def test_holds_nothing_of_the_instructor(release: Path) -> None:
     assert "LICENSE" in texts
     assert {name for name in texts if name.startswith("assignments/") and not name.endswith((".md", ".svg"))} == set()
     solutions = [path for path in (KIT / "solutions").rglob("*") if path.suffix in (".cu", ".py")]
-    secret = {pair for path in solutions for pair in solution_pairs(path.read_text())}
+    secret = {pair for path in solutions for region in secret_regions(path) for pair in pairs(region)}
     assert len(secret) > 300
     assert {name: found for name, text in texts.items() if (found := secret & set(pairs(text.split("\n"))))} == {}
-
-
-def solution_pairs(text: str) -> list[tuple[str, str]]:
-    """Pairs of neighbouring lines between the solution markers: one line alone may be an idiom that anybody writes."""
-    found: list[tuple[str, str]] = []
-    region: list[str] = []
-    for line in text.split("\n"):
-        marker = line.strip().lstrip("/# ")
-        if marker.startswith("end solution"):
-            found += pairs(region)
-            region = []
-        elif region or marker.startswith("solution s"):
-            region.append(line)
-    return found
 
 
 def pairs(lines: list[str]) -> list[tuple[str, str]]:

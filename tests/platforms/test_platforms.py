@@ -13,6 +13,7 @@ import pytest
 from grader import KIT
 from grader.emulator.arena import Arena
 from grader.emulator.compiler import toolchain
+from grader.emulator.compiler.headers import HEADERS
 from grader.emulator.compiler.object_file import CODE, THREAD_LOCAL, read_object
 from tests.tools import not_run, require_tool
 
@@ -83,7 +84,7 @@ def test_kernels_on_arm64(cross_compiler: str, tmp_path: Path) -> None:
         numbers = [module.reference, *module.code, module.image_bytes, module.shared_anchor, module.shared_bytes]
         facts += [str(module.path), *map(str, [*numbers, begin, size])]
     runtime, driver = toolchain.runtime_library(), tmp_path / "driver"
-    headers = [f"-I{toolchain.HEADERS}", f"-I{toolchain.RUNTIME}"]
+    headers = [f"-I{HEADERS}", f"-I{toolchain.RUNTIME}"]
     linked = [str(runtime), f"-Wl,-rpath,{runtime.parent}", "-ldl"]
     command = [
         cross_compiler,

@@ -18,11 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grader.emulator.compiler import unsupported
+from grader.emulator.compiler.headers import HEADERS, refusal
 from grader.emulator.compiler.limits import limited
 from grader.emulator.compiler.rewriter import SourceError
-
-HEADERS = Path(__file__).resolve().parent.parent / "include"
-
 
 _RAW_STRING = r'(?:u8|[uUL])?R"(?P<end>[^(\s]*)\(.*?\)(?P=end)"'
 _TOKEN = re.compile(
@@ -115,15 +113,14 @@ def check_text(commands: Sequence[Sequence[str]], text: str) -> list[tuple[str, 
         (output, log, status), (other, other_log, other_status) = pool.map(
             lambda command: _preprocessed(command, text), commands
         )
-    folders = [Path(part[2:]).resolve() for part in commands[0] if part.startswith("-I")]
-    program = _scan(output, folders)
+    program = _scan(output)
     if status:
         timed = re.search(r'^(.+:\d+):\d+: error: macro "(\w+)" might prevent', log, re.MULTILINE)
         raise SourceError(f"{timed[1]}: error: {timed[2]} differs from one compilation to the next\n" if timed else log)
     if other_status:
         where = re.search(r"^(.+:\d+):\d+: (?:fatal )?error:", other_log, re.MULTILINE)
         raise SourceError(f"{where[1] if where else 'kernel.cu'}: error: {_SAME}\n")
-    other_program = _scan(other, folders)
+    other_program = _scan(other)
     _compare(program.own, other_program.own)
     for i in range(len(program.own)):
         _check_token(program.own, i)
@@ -145,7 +142,7 @@ def _preprocessed(command: Sequence[str], text: str) -> tuple[str, str, int]:
     return result.stdout.decode("utf-8", "replace"), result.stderr.decode("utf-8", "replace"), result.returncode
 
 
-def _scan(output: str, folders: Sequence[Path]) -> Preprocessed:
+def _scan(output: str) -> Preprocessed:
     """The student's tokens, and what foreign headers gave, by the compiler's marks of where a file begins and ends."""
     own: list[Token] = []
     foreign: list[Foreign] = []
@@ -173,7 +170,7 @@ def _scan(output: str, folders: Sequence[Path]) -> Preprocessed:
             file = marker[2]
             continue
         elif "1" in flags:
-            _check_own_header(Path(marker[2]), folders, include)
+            raise refusal(f"{include.file}:{include.line}", f"{Path(marker[2]).name} is in none of them")
         kept.append(match[0])
         file, line = marker[2], int(marker[1]) - 1
     return Preprocessed(own, foreign, "".join(kept))
@@ -202,12 +199,6 @@ def _foreign_text(output: str, include: Token, *, is_own: bool) -> Foreign:
         raise _error(include, f"{name} is for programs of the host: {ONLY_DEVICE}")
     lines = [line for line in output.splitlines() if line.strip()]
     return Foreign(include, [line for line in lines if line[0] != "#" or line.startswith("#pragma")])
-
-
-def _check_own_header(path: Path, folders: Sequence[Path], include: Token) -> None:
-    if "]" in str(path) or not any(path.resolve().is_relative_to(folder) for folder in folders):
-        raise _error(include, "a kernel can include CUDA's and C++'s headers, and files in the folders of include_dirs")
-    _check_directives(path.read_text("utf-8", "replace"), str(path))
 
 
 def _error(token: Token, message: str) -> SourceError:
@@ -245,7 +236,7 @@ def _compare_foreign(command: Sequence[str], foreign: Sequence[Foreign]) -> None
     clean: list[list[str]] = []
     output, *_ = _preprocessed(command, f'#line 1 "kernel.cu"\n{text}')
     with contextlib.suppress(SourceError):  # of a file that is no foreign header after all
-        clean = [part.lines for part in _scan(output, []).foreign if part.include.text.startswith("#include")]
+        clean = [part.lines for part in _scan(output).foreign if part.include.text.startswith("#include")]
     for part, lines in itertools.zip_longest(included, clean):
         if part is not None and part.lines != lines:
             raise _error(part.include, "a macro in front changes what this header says: include the header first")

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grader.emulator.compiler import lint, object_lint
+from grader.emulator.compiler.headers import HEADERS, with_headers
 from grader.emulator.compiler.limits import WAITING_SECONDS, limited
 from grader.emulator.compiler.object_file import CODE, THREAD_LOCAL, read_object
 from grader.emulator.compiler.rewriter import SourceError, rewrite
 
 FOLDER = Path(__file__).resolve().parent.parent
-HEADERS = FOLDER / "include"
 RUNTIME = FOLDER / "runtime"
 CACHE = Path(os.environ.get("PAGEDLAB_CACHE") or FOLDER.parent.parent / ".cache" / "emulator")
 DEBUG = os.environ.get("PAGEDLAB_DEBUG_KERNELS") == "1"
@@ -87,6 +87,8 @@ class Module(NamedTuple):
     path: Path
     command: list[str]
     cached: bool
+    source: str
+    """With the headers that it includes, each between #line directives that name it."""
     log: str
     kernels: list[str]
     parameters: dict[str, list[str]]
@@ -188,12 +190,15 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
     macros, own_options = _macros(_compiler_options(options))
     if re.search("[\ud800-\udfff]", source):
         raise CompileError("kernel.cu: error: the source is no text: read its file as UTF-8\n", [])
-    command = [compiler(), *_flags(instrumented), *own_options, *(f"-I{folder}" for folder in include_dirs)]
-    if not source.lstrip().startswith("#line"):
-        source = f'#line 1 "kernel.cu"\n{source}'
-    has_headers = bool(include_dirs) or any(option.startswith("-I") for option in own_options)
-    own_headers = _preprocessed(command, macros + source) if has_headers else ""
-    path = CACHE / f"module-{_key(macros, source, own_headers, *command)}.so"
+    folders = [Path(option[2:]) for option in own_options if option.startswith("-I")] + [*map(Path, include_dirs)]
+    own_options = [option for option in own_options if not option.startswith("-I")]
+    command = [compiler(), *_flags(instrumented), *own_options]
+    written = source if source.lstrip().startswith("#line") else f'#line 1 "kernel.cu"\n{source}'
+    try:
+        source = with_headers(written, folders, by_path=DEBUG)
+    except SourceError as error:
+        raise CompileError(str(error), command) from None
+    path = CACHE / f"module-{_key(macros, source, *command)}.so"
     facts = _known(path)
     cached = facts is not None
     if facts is None:
@@ -202,7 +207,7 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
             own_part = command[len(_flags(instrumented)) + 1 :]
             both = [[compiler(), *flags, *_read_header(flags), *own_part] for flags in (_flags(False), _flags(True))]
             text, said = lint.check_text(both, macros + text)[instrumented]
-            kept = _kept_source(path.with_suffix(""), source) if DEBUG else ()
+            kept = _kept_source(path.with_suffix(""), written) if DEBUG else ()
             log = said + _checked([*command, *kept], text, path, not instrumented)
         except SourceError as error:
             raise CompileError(str(error), command) from None
@@ -213,7 +218,7 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
         with _written(path.with_suffix(".json")) as temporary:
             noted = json.dumps(facts)
             temporary.write_text(f"{noted}\n{_digest(path, noted)}")
-    return Module(path=path, command=command, cached=cached, **facts)
+    return Module(path=path, command=command, cached=cached, source=source, **facts)
 
 
 def _checked(command: Sequence[str], text: str, path: Path, is_plain: bool) -> str:
@@ -309,11 +314,6 @@ def _macros(options: Sequence[str]) -> tuple[str, list[str]]:
         lines += [f"#undef {name}\n"] * option.startswith("-U")
     text = "".join(['#line 1 "options"\n', *lines]) if lines else ""
     return text, [option for option in options if not option.startswith(("-D", "-U"))]
-
-
-def _preprocessed(command: Sequence[str], text: str) -> str:
-    result = subprocess.run(limited([*command, "-E", "-x", "c++", "-"]), input=text.encode(), capture_output=True)
-    return result.stdout.decode("utf-8", "replace")
 
 
 def _compile(command: Sequence[str], text: str, path: Path) -> str:

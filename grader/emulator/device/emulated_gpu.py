@@ -198,7 +198,8 @@ class EmulatedGPU:
         self.runtime.launch(ctypes.byref(launch))
         if launch.error:
             where = f": {self.arena.describe(launch.address)}" if launch.error == 700 and launch.address else ""
-            self.error = error(launch.error, launch.detail.decode("utf-8", "replace") + where)
+            detail = launch.module.with_places(launch.detail.decode("utf-8", "replace"))
+            self.error = error(launch.error, detail + where)
 
     def _run_instrumented(self, launch: Launch, kernels: Kernels, arguments: bytes) -> None:
         kernel, module = launch.name.decode(), kernels.instrumented()

@@ -16,7 +16,7 @@ class thread_block {
     static dim3 thread_index() { return threadIdx; }
     static dim3 group_dim() { return blockDim; }
     static dim3 dim_threads() { return blockDim; }
-    static void sync(int line = __builtin_LINE()) { __syncthreads(line); }
+    static void sync(int line = PAGEDLAB_LINE) { __syncthreads(line); }
 };
 
 inline thread_block this_thread_block() {
@@ -59,33 +59,33 @@ class lane_group {
     unsigned meta_group_size() const { return meta_size_; }
     unsigned mask() const { return mask_; }
 
-    void sync(int line = __builtin_LINE()) const { __syncwarp(mask_, line); }
+    void sync(int line = PAGEDLAB_LINE) const { __syncwarp(mask_, line); }
     template <class T>
-    T shfl(T value, unsigned source, int line = __builtin_LINE()) const {
+    T shfl(T value, unsigned source, int line = PAGEDLAB_LINE) const {
         return __shfl_sync(mask_, value, lane_of(source % size()), 32, line);
     }
     // From the thread so many ranks before or behind; where there is none, a thread keeps its value.
     template <class T>
-    T shfl_up(T value, unsigned distance, int line = __builtin_LINE()) const {
+    T shfl_up(T value, unsigned distance, int line = PAGEDLAB_LINE) const {
         const unsigned rank = thread_rank();
         return shfl(value, rank < distance ? rank : rank - distance, line);
     }
     template <class T>
-    T shfl_down(T value, unsigned distance, int line = __builtin_LINE()) const {
+    T shfl_down(T value, unsigned distance, int line = PAGEDLAB_LINE) const {
         const unsigned rank = thread_rank(), source = rank + distance;
         return shfl(value, source < size() ? source : rank, line);
     }
-    int any(int predicate, int line = __builtin_LINE()) const { return __any_sync(mask_, predicate, line); }
-    int all(int predicate, int line = __builtin_LINE()) const { return __all_sync(mask_, predicate, line); }
-    unsigned ballot(int predicate, int line = __builtin_LINE()) const {
+    int any(int predicate, int line = PAGEDLAB_LINE) const { return __any_sync(mask_, predicate, line); }
+    int all(int predicate, int line = PAGEDLAB_LINE) const { return __all_sync(mask_, predicate, line); }
+    unsigned ballot(int predicate, int line = PAGEDLAB_LINE) const {
         return by_rank(__ballot_sync(mask_, predicate, line));
     }
     template <class T>
-    unsigned match_any(T value, int line = __builtin_LINE()) const {
+    unsigned match_any(T value, int line = PAGEDLAB_LINE) const {
         return by_rank(__match_any_sync(mask_, value, line));
     }
     template <class T>
-    unsigned match_all(T value, int& is_same, int line = __builtin_LINE()) const {
+    unsigned match_all(T value, int& is_same, int line = PAGEDLAB_LINE) const {
         return by_rank(__match_all_sync(mask_, value, &is_same, line));
     }
 
@@ -118,7 +118,7 @@ class coalesced_group : public lane_group {
         : lane_group(mask, rank, size) {}
 };
 
-inline coalesced_group coalesced_threads(int line = __builtin_LINE()) {
+inline coalesced_group coalesced_threads(int line = PAGEDLAB_LINE) {
     return coalesced_group(__activemask(line));
 }
 
@@ -139,19 +139,19 @@ class thread_block_tile : public lane_group {
     static constexpr unsigned size() { return Size; }
 
     template <class T>
-    T shfl(T value, int source, int line = __builtin_LINE()) const {
+    T shfl(T value, int source, int line = PAGEDLAB_LINE) const {
         return __shfl_sync(mask_, value, source, Size, line);
     }
     template <class T>
-    T shfl_up(T value, unsigned distance, int line = __builtin_LINE()) const {
+    T shfl_up(T value, unsigned distance, int line = PAGEDLAB_LINE) const {
         return __shfl_up_sync(mask_, value, distance, Size, line);
     }
     template <class T>
-    T shfl_down(T value, unsigned distance, int line = __builtin_LINE()) const {
+    T shfl_down(T value, unsigned distance, int line = PAGEDLAB_LINE) const {
         return __shfl_down_sync(mask_, value, distance, Size, line);
     }
     template <class T>
-    T shfl_xor(T value, int others, int line = __builtin_LINE()) const {
+    T shfl_xor(T value, int others, int line = PAGEDLAB_LINE) const {
         return __shfl_xor_sync(mask_, value, others, Size, line);
     }
 };
@@ -172,7 +172,7 @@ class thread_group {
     unsigned thread_rank() const { return rank_; }
     unsigned num_threads() const { return size_; }
     unsigned size() const { return size_; }
-    void sync(int line = __builtin_LINE()) const {
+    void sync(int line = PAGEDLAB_LINE) const {
         if (mask_ == 0) {
             __syncthreads(line);
         } else {
@@ -192,16 +192,16 @@ inline thread_group tiled_partition(const Parent&, unsigned size) {
 
 // The threads of a group that bring the same label, or the same predicate.
 template <class Group, class T>
-inline coalesced_group labeled_partition(const Group& group, T label, int line = __builtin_LINE()) {
+inline coalesced_group labeled_partition(const Group& group, T label, int line = PAGEDLAB_LINE) {
     return coalesced_group(__match_any_sync(group.mask(), label, line));
 }
 template <class Group>
-inline coalesced_group binary_partition(const Group& group, bool predicate, int line = __builtin_LINE()) {
+inline coalesced_group binary_partition(const Group& group, bool predicate, int line = PAGEDLAB_LINE) {
     return labeled_partition(group, static_cast<int>(predicate), line);
 }
 
 template <class Group>
-inline void sync(const Group& group, int line = __builtin_LINE()) {
+inline void sync(const Group& group, int line = PAGEDLAB_LINE) {
     group.sync(line);
 }
 

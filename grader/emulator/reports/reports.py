@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grader.emulator.arena import Arena
+from grader.emulator.compiler.headers import GIVEN_NAME
 from grader.emulator.compiler.rewriter import line_of
 from grader.emulator.compiler.toolchain import is_guard
 from grader.emulator.native import Launch, LoadedModule, Place, Pointer, Report
@@ -150,7 +151,7 @@ def readable(report: Report, memory: Memory) -> dict[str, Any]:
     name, outside = "", ""
     if not report.text or report.space != ELSEWHERE:
         name, outside = memory.describe(report.space, report.address, report.bytes)
-    text = report.text.decode("utf-8", "replace")
+    text = memory.module.with_places(report.text.decode("utf-8", "replace"))
     if text and verdict == "OUT_OF_BOUNDS":
         name = memory.indexed(access["text"])
         is_row = text.count("[") < num_indices(memory.module.source, memory.kernel, name.removeprefix("shared "))
@@ -190,7 +191,9 @@ def merged(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _place(place: Place, memory: Memory) -> dict[str, Any]:
-    [(file, line)] = memory.module.source_lines([place.instruction]) if place.instruction else [("", place.line)]
+    file, line = memory.module.place(place.line)
+    if place.instruction and (not line or file.startswith(GIVEN_NAME)):
+        [(file, line)] = memory.module.source_lines([place.instruction])
     file = file or memory.module.module.source_name
     kind = KINDS[place.kind] if place.kind >= 0 else ""
     return {

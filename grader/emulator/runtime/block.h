@@ -72,9 +72,9 @@ class Block {
     // Where a thread of this block is.
     Place place(unsigned thread, int line) const;
 
-    // A barrier or a shuffle of the running thread, for the profile.
+    // A barrier or a shuffle of the running thread, for reports and the profile.
     void note_meeting(SiteKind kind, const void* instruction) {
-        if (is_watched_ && launch_->sites != nullptr) recorder_->add_meeting(current_, kind, instruction);
+        if (is_watched_) note_watched_meeting(kind, instruction);
     }
 
     // Ends the launch with an error at the running thread, which never goes on.
@@ -91,6 +91,7 @@ class Block {
     void number_threads(const unsigned* extent);
     void* enter(unsigned thread);
     void wait(int line);
+    __attribute__((noinline)) void note_watched_meeting(SiteKind kind, const void* instruction);
     __attribute__((noinline)) void counted_access(const void* address, size_t bytes, AccessKind kind,
                                                   const void* instruction);
     void let_others_catch_up();
@@ -138,6 +139,7 @@ class Block {
     Thread threads_[MAX_THREADS + 1] = {};  // the last one is there to be looked at only
     Warp warps_[MAX_WARPS];
     char* dynamic_shared_;
+    const void* instructions_[MAX_THREADS] = {};  // last barriers, shuffles; of watched launches
 };
 
 extern __thread Block* running_block;  // of this OS thread

@@ -320,6 +320,7 @@ struct IndexedArray {
 void __ubsan_handle_out_of_bounds(const IndexedArray* place, uintptr_t value) {
     const bool is_int = place->index->info == (5 << 1 | 1);
     const auto index = is_int ? static_cast<int32_t>(value) : static_cast<int64_t>(value);
-    running_block->index(place->array->name, index, static_cast<int>(place->line));
+    running_block->index(place->array->name, index,
+                         numbered_line(place->file, static_cast<int>(place->line)));
 }
 }

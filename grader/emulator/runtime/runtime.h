@@ -88,11 +88,12 @@ struct SiteTable {
     Site slots[SLOTS];
 };
 
-// Where a thread did something: at an instruction, or in a line of the source.
+// Where a thread did something: at an instruction, or in a line of the source, or both.
 struct Place {
     unsigned block[3], thread[3];
     const void* instruction;
-    int line, kind;  // kind: an AccessKind, −1 for none, −2 where there is no such thread
+    int line,
+        kind;  // line: as numbered_line makes it; kind: an AccessKind, −1 for none, −2 where there is no such thread
 };
 
 // One finding about a launch; `address` is an offset in shared memory, an address otherwise.

@@ -33,6 +33,11 @@ void Block::counted_access(const void* address, size_t bytes, AccessKind kind, c
     if (launch_->checks != nullptr) checker.access(current_, address, bytes, kind, instruction);
 }
 
+void Block::note_watched_meeting(SiteKind kind, const void* instruction) {
+    instructions_[current_] = instruction;
+    if (launch_->sites != nullptr) recorder_->add_meeting(current_, kind, instruction);
+}
+
 void Block::fence() {
     if (launch_->checks != nullptr) checker.fence(current_);
 }
@@ -43,7 +48,8 @@ void Block::index(const char* array, int64_t index, int line) {
 
 Place Block::place(unsigned thread, int line) const {
     const uint3 index = index_[thread], block = block_index;
-    return {{block.x, block.y, block.z}, {index.x, index.y, index.z}, nullptr, line, -1};
+    const void* instruction = line == 0 ? nullptr : instructions_[thread];
+    return {{block.x, block.y, block.z}, {index.x, index.y, index.z}, instruction, line, -1};
 }
 
 // The running thread comes to a barrier, which must be the one at which the others are.

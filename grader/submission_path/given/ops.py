@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pycuda.driver import Function, Stream
     from pycuda.gpuarray import GPUArray
 
+HEADERS = Path(__file__).resolve().parent / "include"
+"""What kernels can include besides the headers of their own folder, such as warp.cuh."""
 DEFAULT_SHARED_LIMIT = 48 * 1024  # bytes a block may use before the function asks for more
 MAX_PLANS = 4096
 
@@ -92,15 +94,21 @@ class _Submission:
         if file not in self._modules:
             from pycuda.compiler import SourceModule
 
+            kernels = self.engine_dir / "kernels"
             try:
-                source = (self.engine_dir / "kernels" / file).read_text(encoding="utf-8-sig")
+                source = (kernels / file).read_text(encoding="utf-8-sig")
             except OSError as error:
                 raise KernelNotFoundError(f"kernels/{file} cannot be read ({error.strerror})") from None
             except UnicodeDecodeError as error:
                 raise KernelNotFoundError(f"kernels/{file} is not UTF-8 text (byte {error.start})") from None
             # Compilers then name the student's own file and line; a stub's line in a kernel expands to nothing.
             options = ["-std=c++17", "-DNOT_IMPLEMENTED(id)="]
-            self._modules[file] = SourceModule(f'#line 1 "{file}"\n{source}', options=options, no_extern_c=True)
+            self._modules[file] = SourceModule(
+                f'#line 1 "{file}"\n{source}',
+                options=options,
+                no_extern_c=True,
+                include_dirs=[str(kernels.resolve()), str(HEADERS)],
+            )
         return self._modules[file]
 
     def _allow_shared(self, name: str, function: Function, shared: int) -> None:

@@ -6,14 +6,13 @@
 //            row, thread i takes the columns i, i + block …
 // Must hold  a row of −infinity gives 0; no entry is NaN.
 // Numerics   exact: values are compared, never computed with.
-
-constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
+#include "warp.cuh"
 
 extern "C" __global__ void argmax(int* __restrict__ out, const float* __restrict__ x, int num_rows,
                                   int num_columns) {
     const float* row = x + static_cast<long long>(blockIdx.x) * num_columns;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, num_warps = blockDim.x / 32;
-    // solution s08.1: the best of each thread, of each warp, of the block
+    // s08.1: the best of each thread, of each warp, of the block
     __shared__ float warp_values[32];
     __shared__ int warp_columns[32];
 
@@ -51,5 +50,4 @@ extern "C" __global__ void argmax(int* __restrict__ out, const float* __restrict
         }
         out[blockIdx.x] = best_column;
     }
-    // end solution
 }

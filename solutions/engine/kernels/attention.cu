@@ -10,7 +10,7 @@
 // Numerics   scores, exponentials and sums stay float32; rounded once to bf16.
 #include <cuda_bf16.h>
 
-constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
+#include "warp.cuh"
 
 extern "C" __global__ void attention(__nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ q,
                                      const __nv_bfloat16* __restrict__ k, const __nv_bfloat16* __restrict__ v,
@@ -19,7 +19,7 @@ extern "C" __global__ void attention(__nv_bfloat16* __restrict__ out, const __nv
     extern __shared__ float scores[];  // one per key
     const int query = blockIdx.x, head = blockIdx.y;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, num_warps = blockDim.x / 32;
-    // solution s07.1: scores, then exponentials, then the weighted sum of values
+    // s07.1: scores, then exponentials, then the weighted sum of values
     __shared__ float warp_maxima[32], warp_sums[32];
     const int kv_head = head / (num_heads / num_kv_heads);
     const int num_visible = S - L + query + 1;
@@ -39,9 +39,7 @@ extern "C" __global__ void attention(__nv_bfloat16* __restrict__ out, const __nv
         scores[key] = dot * scale;
         maximum = fmaxf(maximum, scores[key]);
     }
-    for (int distance = 16; distance > 0; distance /= 2) {
-        maximum = fmaxf(maximum, __shfl_xor_sync(ALL_LANES, maximum, distance));
-    }
+    maximum = warp_max(maximum);
     if (lane == 0) {
         warp_maxima[warp] = maximum;
     }
@@ -56,9 +54,7 @@ extern "C" __global__ void attention(__nv_bfloat16* __restrict__ out, const __nv
         scores[key] = expf(scores[key] - maximum);
         sum += scores[key];
     }
-    for (int distance = 16; distance > 0; distance /= 2) {
-        sum += __shfl_xor_sync(ALL_LANES, sum, distance);
-    }
+    sum = warp_sum(sum);
     if (lane == 0) {
         warp_sums[warp] = sum;
     }
@@ -76,5 +72,4 @@ extern "C" __global__ void attention(__nv_bfloat16* __restrict__ out, const __nv
         }
         out_row[d] = __float2bfloat16(num_visible > 0 ? weighted / total : 0.0f);
     }
-    // end solution
 }

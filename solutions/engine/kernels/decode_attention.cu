@@ -12,7 +12,7 @@
 // Numerics       scores, exponentials and sums stay float32; rounded once to bf16.
 #include <cuda_bf16.h>
 
-constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
+#include "warp.cuh"
 
 extern "C" __global__ void decode_attention(
     __nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ q,
@@ -22,7 +22,7 @@ extern "C" __global__ void decode_attention(
     extern __shared__ float scores[];  // one per position
     const int sequence = blockIdx.x, head = blockIdx.y;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, num_warps = blockDim.x / 32;
-    // solution s09.2: scores, then exponentials, then the weighted sum of values
+    // s09.2: scores, then exponentials, then the weighted sum of values
     __shared__ float warp_maxima[32], warp_sums[32];
     const int kv_head = head / (num_heads / num_kv_heads);
     const int context = context_lens[sequence];
@@ -42,9 +42,7 @@ extern "C" __global__ void decode_attention(
         scores[key] = dot * scale;
         maximum = fmaxf(maximum, scores[key]);
     }
-    for (int distance = 16; distance > 0; distance /= 2) {
-        maximum = fmaxf(maximum, __shfl_xor_sync(ALL_LANES, maximum, distance));
-    }
+    maximum = warp_max(maximum);
     if (lane == 0) {
         warp_maxima[warp] = maximum;
     }
@@ -59,9 +57,7 @@ extern "C" __global__ void decode_attention(
         scores[key] = expf(scores[key] - maximum);
         sum += scores[key];
     }
-    for (int distance = 16; distance > 0; distance /= 2) {
-        sum += __shfl_xor_sync(ALL_LANES, sum, distance);
-    }
+    sum = warp_sum(sum);
     if (lane == 0) {
         warp_sums[warp] = sum;
     }
@@ -78,5 +74,4 @@ extern "C" __global__ void decode_attention(
         }
         out_row[d] = __float2bfloat16(context > 0 ? weighted / total : 0.0f);
     }
-    // end solution
 }

@@ -12,7 +12,7 @@
 extern "C" __global__ void embedding(__nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ table,
                                      const int* __restrict__ ids, int num_tokens, int hidden_size) {
     const int token = blockIdx.x;
-    // solution s02.1: copy row ids[token] of the table to row `token` of out
+    // s02.1: copy row ids[token] of the table to row `token` of out
     const __nv_bfloat16* source = table + static_cast<long long>(ids[token]) * hidden_size;
     __nv_bfloat16* target = out + static_cast<long long>(token) * hidden_size;
 
@@ -21,5 +21,4 @@ extern "C" __global__ void embedding(__nv_bfloat16* __restrict__ out, const __nv
     for (int i = threadIdx.x; i < hidden_size; i += blockDim.x) {
         target[i] = source[i];
     }
-    // end solution
 }

@@ -16,9 +16,10 @@
 // Numerics       scores, exponentials and sums stay float32; rounded once to bf16.
 #include <cuda_bf16.h>
 
-constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
+#include "warp.cuh"
+
 constexpr int MAX_HEAD_DIM = 128;
-// solution s11.2: the tile and its vectors
+// s11.2: the tile and its vectors
 constexpr int TILE = 128;  // keys of a tile and threads of a block, as in launch.toml
 constexpr int VECTOR = 8;  // bf16 numbers in 16 bytes, the widest load
 
@@ -31,7 +32,6 @@ __device__ void unpack(const uint4& vector, float (&numbers)[VECTOR]) {
         numbers[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000u);
     }
 }
-// end solution
 
 extern "C" __global__ void flash_decode_attention(
     __nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ q,
@@ -43,7 +43,7 @@ extern "C" __global__ void flash_decode_attention(
     const int kv_head = head / (num_heads / num_kv_heads);
     const long long kv_stride = static_cast<long long>(num_kv_heads) * head_dim;  // from one key to the next
     const long long q_start = (static_cast<long long>(sequence) * num_heads + head) * head_dim;
-    // solution s11.2: tile by tile: scores, new maximum, rescaled sums
+    // s11.2: tile by tile: scores, new maximum, rescaled sums
     __shared__ float query[MAX_HEAD_DIM], probabilities[TILE];  // probabilities hold the scores first
     __shared__ float partial[TILE * VECTOR];                    // [key group][head_dim]
     __shared__ float tile_factor, sum;
@@ -85,9 +85,7 @@ extern "C" __global__ void flash_decode_attention(
             for (int key = thread; key < tile_keys; key += 32) {
                 m_new = fmaxf(m_new, probabilities[key]);
             }
-            for (int distance = 16; distance > 0; distance /= 2) {
-                m_new = fmaxf(m_new, __shfl_xor_sync(ALL_LANES, m_new, distance));
-            }
+            m_new = warp_max(m_new);
             const float factor = expf(m - m_new);
             m = m_new;
             l *= factor;
@@ -122,9 +120,7 @@ extern "C" __global__ void flash_decode_attention(
 
     // The first warp's lanes add up l, the key groups their parts of o.
     if (thread < 32) {
-        for (int distance = 16; distance > 0; distance /= 2) {
-            l += __shfl_xor_sync(ALL_LANES, l, distance);
-        }
+        l = warp_sum(l);
         if (thread == 0) {
             sum = l;
         }
@@ -143,5 +139,4 @@ extern "C" __global__ void flash_decode_attention(
         }
         out[q_start + thread] = __float2bfloat16(context > 0 ? total / sum : 0.0f);
     }
-    // end solution
 }

@@ -14,7 +14,7 @@ extern "C" __global__ void matmul_naive(__nv_bfloat16* __restrict__ out, const _
                                         const __nv_bfloat16* __restrict__ w, int M, int N, int K) {
     const int m = blockIdx.y * blockDim.y + threadIdx.y;
     const int n = blockIdx.x * blockDim.x + threadIdx.x;
-    // solution s06.1: the dot product of row m of x and row n of w
+    // s06.1: the dot product of row m of x and row n of w
     if (m >= M || n >= N) {
         return;
     }
@@ -25,14 +25,13 @@ extern "C" __global__ void matmul_naive(__nv_bfloat16* __restrict__ out, const _
         sum += __bfloat162float(x_row[k]) * __bfloat162float(w_row[k]);
     }
     out[static_cast<long long>(m) * N + n] = __float2bfloat16(sum);
-    // end solution
 }
 
 extern "C" __global__ void matmul_tiled(__nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ x,
                                         const __nv_bfloat16* __restrict__ w, int M, int N, int K) {
     const int m = blockIdx.y * blockDim.y + threadIdx.y;
     const int n = blockIdx.x * blockDim.x + threadIdx.x;
-    // solution s06.2: bring tiles of x and w to shared memory, multiply there
+    // s06.2: bring tiles of x and w to shared memory, multiply there
     constexpr int TILE = 16;   // rows and columns of the block's part of `out`: TILE x TILE threads
     constexpr int DEPTH = 32;  // columns of x and w held at a time: a warp loads one row of them
 
@@ -58,5 +57,4 @@ extern "C" __global__ void matmul_tiled(__nv_bfloat16* __restrict__ out, const _
     if (m < M && n < N) {
         out[static_cast<long long>(m) * N + n] = __float2bfloat16(sum);
     }
-    // end solution
 }

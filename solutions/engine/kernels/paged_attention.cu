@@ -16,8 +16,9 @@
 // Numerics       scores, exponentials and sums stay float32; rounded once to bf16.
 #include <cuda_bf16.h>
 
-constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
-// solution s15.1: sizes of a block's work, and what a thread does with 16 bytes of a key or a value
+#include "warp.cuh"
+
+// s15.1: sizes of a block's work, and what a thread does with 16 bytes of a key or a value
 constexpr int HEADS = 4;             // query heads of a block, one for each of its warps
 constexpr int THREADS = 32 * HEADS;  // of a block, as in launch.toml
 constexpr int TILE = THREADS;        // keys of a tile, one for each thread
@@ -60,7 +61,6 @@ __device__ __forceinline__ void add_weighted(float (&sums)[HEADS][VECTOR], const
         }
     }
 }
-// end solution
 
 extern "C" __global__ void paged_attention(
     __nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ q,
@@ -69,7 +69,7 @@ extern "C" __global__ void paged_attention(
     int table_width, int block_size, int num_heads, int num_kv_heads, int head_dim, float scale) {
     const int sequence = blockIdx.x;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    // solution s15.1: tile by tile: scores, new maximum, rescaled sums
+    // s15.1: tile by tile: scores, new maximum, rescaled sums
     __shared__ __align__(16) float queries[MAX_HEAD_DIM][HEADS];  // heads innermost, as a thread needs them
     __shared__ __align__(16) float weights[TILE][HEADS];          // scores, then exponentials
     __shared__ long long rows[TILE];                 // where each key of the tile begins in its cache
@@ -137,9 +137,7 @@ extern "C" __global__ void paged_attention(
             for (int key = lane; key < keys; key += 32) {
                 largest = fmaxf(largest, weights[key][warp]);
             }
-            for (int distance = 16; distance > 0; distance /= 2) {
-                largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, distance));
-            }
+            largest = warp_max(largest);
             const float factor = expf(maximum - largest);
             maximum = largest;
             total *= factor;
@@ -194,9 +192,7 @@ extern "C" __global__ void paged_attention(
         }
     }
     if (warp < heads) {
-        for (int distance = 16; distance > 0; distance /= 2) {
-            total += __shfl_xor_sync(ALL_LANES, total, distance);
-        }
+        total = warp_sum(total);
         if (lane == 0) {
             totals[warp] = total;
         }
@@ -209,5 +205,4 @@ extern "C" __global__ void paged_attention(
         }
         out[q_start + i] = __float2bfloat16(context > 0 ? sum / totals[i / head_dim] : 0.0f);
     }
-    // end solution
 }

@@ -17,7 +17,7 @@ extern "C" __global__ void rmsnorm_tree(__nv_bfloat16* __restrict__ out, const _
                                         int hidden_size, float eps) {
     extern __shared__ float partial[];  // one sum per thread
     const long long row = static_cast<long long>(blockIdx.x) * hidden_size;
-    // solution s03.1: a sum per thread, then a tree over `partial`
+    // s03.1: a sum per thread, then a tree over `partial`
     float sum = 0.0f;
     for (int i = threadIdx.x; i < hidden_size; i += blockDim.x) {
         const float value = __bfloat162float(x[row + i]);
@@ -40,7 +40,6 @@ extern "C" __global__ void rmsnorm_tree(__nv_bfloat16* __restrict__ out, const _
         out[row + i] =
             __float2bfloat16(__bfloat162float(x[row + i]) * reciprocal * __bfloat162float(weight[i]));
     }
-    // end solution
 }
 
 extern "C" __global__ void rmsnorm(__nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ x,
@@ -48,7 +47,7 @@ extern "C" __global__ void rmsnorm(__nv_bfloat16* __restrict__ out, const __nv_b
                                    float eps) {
     const long long row = static_cast<long long>(blockIdx.x) * hidden_size;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, num_warps = blockDim.x / 32;
-    // solution s03.2: a sum per thread, then per warp, then per block
+    // s03.2: a sum per thread, then per warp, then per block
     __shared__ float warp_sums[32];  // a block has at most 1,024 threads, so at most 32 warps
     float sum = 0.0f;
     for (int i = threadIdx.x; i < hidden_size; i += blockDim.x) {
@@ -75,5 +74,4 @@ extern "C" __global__ void rmsnorm(__nv_bfloat16* __restrict__ out, const __nv_b
         out[row + i] =
             __float2bfloat16(__bfloat162float(x[row + i]) * reciprocal * __bfloat162float(weight[i]));
     }
-    // end solution
 }

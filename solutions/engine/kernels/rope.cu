@@ -17,7 +17,7 @@ extern "C" __global__ void rope(__nv_bfloat16* __restrict__ q, __nv_bfloat16* __
                                 int num_kv_heads, int head_dim) {
     const long long token = blockIdx.x;
     const int half = head_dim / 2;
-    // solution s04.2: find each pair's head, then its angle, then rotate
+    // s04.2: find each pair's head, then its angle, then rotate
     const float* cos_row = cos + static_cast<long long>(positions[token]) * half;
     const float* sin_row = sin + static_cast<long long>(positions[token]) * half;
     for (int pair = threadIdx.x; pair < (num_heads + num_kv_heads) * half; pair += blockDim.x) {
@@ -31,5 +31,4 @@ extern "C" __global__ void rope(__nv_bfloat16* __restrict__ q, __nv_bfloat16* __
         vector[i] = __float2bfloat16(first * cos_row[i] - second * sin_row[i]);
         vector[i + half] = __float2bfloat16(second * cos_row[i] + first * sin_row[i]);
     }
-    // end solution
 }

@@ -13,12 +13,11 @@ extern "C" __global__ void silu_mul(__nv_bfloat16* __restrict__ out, const __nv_
                                     const __nv_bfloat16* __restrict__ up, int num_tokens,
                                     int intermediate_size) {
     const long long num_elements = static_cast<long long>(num_tokens) * intermediate_size;
-    // solution s02.3: silu in the form that survives an infinite exponential
+    // s02.3: silu in the form that survives an infinite exponential
     const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < num_elements) {
         // A finite number over infinity is 0; exp(g) / (1 + exp(g)) would be infinity over infinity.
         const float g = __bfloat162float(gate[i]);
         out[i] = __float2bfloat16(g / (1.0f + expf(-g)) * __bfloat162float(up[i]));
     }
-    // end solution
 }

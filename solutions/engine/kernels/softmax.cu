@@ -6,22 +6,19 @@
 // Must hold  rows reach 128,256 columns; entries may be −infinity (masked) and give 0, but at least one entry
 //            of a row is finite; values above 88, whose exponential overflows, are ordinary.
 // Numerics   float32 throughout; relative error at most 2^-15: expf, not __expf.
-
-constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
+#include "warp.cuh"
 
 extern "C" __global__ void softmax(float* __restrict__ out, const float* __restrict__ x, int num_rows,
                                    int num_columns) {
     const long long row = static_cast<long long>(blockIdx.x) * num_columns;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, num_warps = blockDim.x / 32;
-    // solution s05.1: the maximum, the sum of exponentials, the quotients
+    // s05.1: the maximum, the sum of exponentials, the quotients
     __shared__ float warp_maxima[32], warp_sums[32];
     float maximum = -INFINITY;
     for (int i = threadIdx.x; i < num_columns; i += blockDim.x) {
         maximum = fmaxf(maximum, x[row + i]);
     }
-    for (int distance = 16; distance > 0; distance /= 2) {
-        maximum = fmaxf(maximum, __shfl_xor_sync(ALL_LANES, maximum, distance));
-    }
+    maximum = warp_max(maximum);
     if (lane == 0) {
         warp_maxima[warp] = maximum;
     }
@@ -35,9 +32,7 @@ extern "C" __global__ void softmax(float* __restrict__ out, const float* __restr
     for (int i = threadIdx.x; i < num_columns; i += blockDim.x) {
         sum += expf(x[row + i] - maximum);
     }
-    for (int distance = 16; distance > 0; distance /= 2) {
-        sum += __shfl_xor_sync(ALL_LANES, sum, distance);
-    }
+    sum = warp_sum(sum);
     if (lane == 0) {
         warp_sums[warp] = sum;  // an array of its own: a slow warp may still be reading warp_maxima
     }
@@ -51,5 +46,4 @@ extern "C" __global__ void softmax(float* __restrict__ out, const float* __restr
     for (int i = threadIdx.x; i < num_columns; i += blockDim.x) {
         out[row + i] = expf(x[row + i] - maximum) / total;
     }
-    // end solution
 }

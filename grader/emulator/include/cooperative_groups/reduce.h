@@ -21,14 +21,14 @@ PAGEDLAB_OPERATION(bit_xor, a ^ b)
 // Of all threads of the group, for each of them.
 template <unsigned Size, class Parent, class T, class Operation>
 inline T reduce(const thread_block_tile<Size, Parent>& tile, T value, Operation operation,
-                int line = __builtin_LINE()) {
+                int line = PAGEDLAB_LINE) {
     for (unsigned distance = Size / 2; distance > 0; distance /= 2) {
         value = operation(value, tile.shfl_xor(value, static_cast<int>(distance), line));
     }
     return value;
 }
 template <class T, class Operation>
-inline T reduce(const coalesced_group& group, T value, Operation operation, int line = __builtin_LINE()) {
+inline T reduce(const coalesced_group& group, T value, Operation operation, int line = PAGEDLAB_LINE) {
     T total = group.shfl(value, 0, line);
     for (unsigned i = 1; i < group.size(); i++) total = operation(total, group.shfl(value, i, line));
     return total;

@@ -18,16 +18,16 @@ extern PAGEDLAB_THREAD_LOCAL char* const pagedlab_dynamic_shared;
 
 constexpr int warpSize = 32;
 
-inline void __syncthreads(int line = __builtin_LINE()) {
+inline void __syncthreads(int line = PAGEDLAB_LINE) {
     pagedlab_barrier(0, line);
 }
-inline int __syncthreads_count(int predicate, int line = __builtin_LINE()) {
+inline int __syncthreads_count(int predicate, int line = PAGEDLAB_LINE) {
     return pagedlab_barrier(predicate, line).yes;
 }
-inline int __syncthreads_or(int predicate, int line = __builtin_LINE()) {
+inline int __syncthreads_or(int predicate, int line = PAGEDLAB_LINE) {
     return pagedlab_barrier(predicate, line).yes != 0;
 }
-inline int __syncthreads_and(int predicate, int line = __builtin_LINE()) {
+inline int __syncthreads_and(int predicate, int line = PAGEDLAB_LINE) {
     const pagedlab::Votes votes = pagedlab_barrier(predicate, line);
     return votes.yes == votes.threads;
 }
@@ -46,7 +46,7 @@ inline void __threadfence_system() {
     __threadfence();
 }
 
-[[noreturn]] inline void __trap(int line = __builtin_LINE()) {
+[[noreturn]] inline void __trap(int line = PAGEDLAB_LINE) {
     pagedlab_trap(line);
 }
 
