@@ -224,11 +224,16 @@ class LoadedModule:
                 static_shared=module.shared_bytes,
                 code=Range(code, code + module.code[1]),
             )
-            self.launches[name].module = self
 
     def kernel(self, name: str) -> Any:
         """The Kernel of this name; raises KeyError."""
         return self.launches[name].kernel.contents
+
+    def launch(self, name: str) -> Launch:
+        """A new launch of the kernel of this name; raises KeyError."""
+        launch = Launch.from_buffer_copy(self.launches[name])
+        launch.module = self
+        return launch
 
     def arguments(self, name: str) -> list[Argument]:
         """What the kernel of this name takes."""

@@ -171,7 +171,7 @@ class EmulatedGPU:
                 self.observation.add_empty_kernel(kernel, grid, block, kernels.plain.num_pointers(kernel))
             return
         build = self._build(kernels)
-        launch = Launch.from_buffer_copy(build.launches[kernel])
+        launch = build.launch(kernel)
         launch.grid[:], launch.block[:] = grid, block
         launch.dynamic_shared, launch.order_seed = shared, self.order_seed
         if self._is_instrumented:
