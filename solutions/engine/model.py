@@ -12,9 +12,9 @@ from given.config import LlamaConfig
 from pycuda import gpuarray
 from pycuda.gpuarray import GPUArray
 
-from .buffers import Activations
 from .linear import linear
 from .rope import rope_tables
+from .step_buffers import Activations
 from .weights import load_model_weights
 
 

@@ -14,8 +14,8 @@ import pycuda.driver as cuda
 from given import graphs, ops
 from pycuda.gpuarray import GPUArray
 
-from .buffers import Activations, FirstRows, Logits, Staging
 from .model import LlamaModel
+from .step_buffers import Activations, FirstRows, Logits, Staging
 
 if TYPE_CHECKING:
     from .kv_cache import KVCache

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from given.config import LlamaConfig
 
-from .block_manager import blocks_for
-
 LONGEST_DEFAULT_CONTEXT = 4096
 DEFAULT_BATCHED_TOKENS = 2048
 
@@ -47,7 +45,7 @@ class Options:
     def _default_num_blocks(self) -> int:
         """As many as fit into kv_memory_bytes, or else max_num_seqs of the longest contexts."""
         if self.kv_memory_bytes is None:
-            return self.max_num_seqs * blocks_for(self.max_model_len, self.block_size)
+            return self.max_num_seqs * -(-self.max_model_len // self.block_size)
         _refuse_outside("kv_memory_bytes", self.kv_memory_bytes)
         # A token has a key and a value, bf16, in each layer.
         block = self.block_size * self.config.num_layers * 2 * self.config.num_kv_heads * self.config.head_dim * 2
