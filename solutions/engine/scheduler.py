@@ -64,7 +64,7 @@ class Scheduler:
         self._free_slots = list(reversed(range(cache.num_slots)))
 
     def add(self, request: Request) -> None:
-        """A new request: it waits behind all others."""
+        """A new request: it waits after all others."""
         # s13.1: to the end of the queue
         self.waiting.append(request)
 

@@ -57,7 +57,7 @@ class Scheduler:
         raise NotImplementedError("s13.1")
 
     def add(self, request: Request) -> None:
-        """A new request: it waits behind all others."""
+        """A new request: it waits after all others."""
         # TODO s13.1: to the end of the queue
         raise NotImplementedError("s13.1")
 
