@@ -6,5 +6,6 @@ import sys
 from grader.cli import main
 
 for number in (signal.SIGTERM, signal.SIGHUP):
-    signal.signal(number, signal.default_int_handler)  # as Ctrl-C: no process is left behind
+    if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP: what it started is to outlive a terminal
+        signal.signal(number, signal.default_int_handler)  # as Ctrl-C: no process is left behind
 sys.exit(main())

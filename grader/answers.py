@@ -7,10 +7,11 @@ and what a wrong token is, when it is known from somewhere.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from given.requests import Completion, StepOutput
+
 from grader.arguments import Handle
-from grader.compare import Failure
-from grader.given.requests import Completion, StepOutput
-from grader.report.text import clean_line
+from grader.failure import Failure
+from grader.text import clean_line
 
 REASONS = ("stop", "length")
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from given.config import LlamaConfig
+from given.requests import SamplingParams
 from numpy.typing import DTypeLike, NDArray
 
-from grader.compare import Failure
-from grader.given.config import LlamaConfig
-from grader.given.requests import SamplingParams
+from grader.failure import Failure
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 RED_ZONE = 1024

@@ -9,9 +9,9 @@ import numpy as np
 
 from grader import UsageError
 from grader.client import Worker
-from grader.compare import Failure
 from grader.connection import Clock
 from grader.device import choose_device
+from grader.failure import Failure
 from grader.oracle.llama_shape import bench_model
 from grader.timing import THRESHOLDS, Figure, Figures, load_figures, roofline_seconds
 from grader.workloads import WORKLOADS, Workload

@@ -16,16 +16,17 @@ from pathlib import Path
 
 from grader import VERSION, UsageError, release
 from grader.device import NothingToGradeOn, choose_device, has_compiled
-from grader.engine import EngineError
 from grader.manifest import Check, Manifest, Stage
 from grader.model import DEFAULT_MODEL, GRADED_MODEL, find_model
 from grader.model.command import run_model
+from grader.places import Places
 from grader.profile.command import add_profile
-from grader.report.text import clean_line
 from grader.run import add_run
-from grader.serve import run_serve
+from grader.serving.chat import run_chat, run_generate
+from grader.serving.engine import EngineError
+from grader.serving.serve import run_serve
 from grader.submission import MalformedSubmission
-from grader.talk import run_chat, run_generate
+from grader.text import clean_line
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -63,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     grade.add_argument("--model", default=GRADED_MODEL, help="run the checks that can on it: smollm2-135m (tiny)")
     grade.add_argument("--json", metavar="FILE", help="write the results there")
     grade.add_argument("--list", action="store_true", help="list the checks, grade nothing")
+    grade.add_argument("--where", action="store_true", help="with --list: where check, stub, solution, handout stand")
     grade.add_argument("--exit-zero", action="store_true", help="exit code 0 also when checks fail")
     add_run(commands, _seed)
     add_profile(commands)
@@ -139,10 +141,12 @@ def run_grade(options: argparse.Namespace) -> int:
     from grader.report.results import write_results
     from grader.report.terminal import Terminal
 
+    if options.where and not options.list:
+        raise UsageError("--where says where the listed checks stand: use it with --list.")
     manifest = load_manifest()
     plan = _plan(manifest, options)
     if options.list:
-        return _list(plan, titles(plan))
+        return _list(plan, titles(plan), Places(Path(options.submission).expanduser()) if options.where else None)
     record = Path(options.json).resolve() if options.json else None
     if record and not record.parent.is_dir():
         return _say(f"--json {record}: there is no folder {record.parent}.", 2)
@@ -185,11 +189,15 @@ def _plan(manifest: Manifest, options: argparse.Namespace) -> list[tuple[Stage, 
     return manifest.select_for_model(options.stage, options.check)
 
 
-def _list(plan: list[tuple[Stage, list[Check]]], titles: Mapping[str, str]) -> int:
+def _list(plan: list[tuple[Stage, list[Check]]], titles: Mapping[str, str], places: Places | None) -> int:
     for stage, checks in plan:
         print(f"{stage.id}  {stage.title}, {stage.points:g} points")
         for check in checks:
             print(f"  {check.id:7} {check.points:4g}  {titles.get(check.id, '')}")
+            before = ""
+            for part, place in places.of(stage, check) if places else ():
+                print(f"{'':16}{part if part != before else '':8}  {place}")
+                before = part
     return 0
 
 

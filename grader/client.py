@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from given.contracts import CONTRACTS, Contract
+from given.launch import LaunchFile
 
 from grader import host_rules
 from grader.arguments import Answer, Handle, MalformedAnswer, Request
-from grader.compare import Failure
 from grader.connection import Clock, Connection
 from grader.counters import Counters
 from grader.errors import tidy
+from grader.failure import Failure
 from grader.findings import MAX_CHECKED, ORDERS, order_failure
-from grader.given.contracts import CONTRACTS, Contract
-from grader.given.launch import LaunchFile
 from grader.observation import Observed
 
 MAX_RESULT = 64 << 20

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from grader.failure import Failure
 from grader.patterns import Comparison, Mask, Values, describe, describe_region
 
 LARGEST_MAP = 64
@@ -28,19 +29,6 @@ MEDIAN_ROWS = 6
 
 _SMALLEST_BF16_STEP = -133  # exponent: 2^-126, the smallest normal number, over 2^7
 _DIGITS = {np.dtype(ml_dtypes.bfloat16): 4, np.dtype(np.float16): 5, np.dtype(np.float32): 8}
-
-
-class Failure(Exception):
-    """A check failed: the verdict (a name of DESIGN.md), one or two sentences for the student, evidence for reports."""
-
-    def __init__(self, verdict: str, message: str, evidence: dict[str, Any] | None = None) -> None:
-        super().__init__(verdict, message)
-        self.verdict = verdict
-        self.message = message
-        self.evidence = {key: value for key, value in (evidence or {}).items() if value is not None}
-
-    def __str__(self) -> str:
-        return f"{self.verdict}: {self.message}"
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from grader.arguments import Request
-from grader.compare import Failure
 from grader.errors import source_lines, student_error, tidy
+from grader.failure import Failure
 from grader.findings import failure_of
-from grader.framing import ProtocolError
+from grader.ipc.framing import ProtocolError
 from grader.observation import Observed
 from grader.process import Child
 

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from grader.compare import Failure
-from grader.report.text import clean
+from grader.failure import Failure
+from grader.text import clean
 
 MAX_TEXT = 16_000
 

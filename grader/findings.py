@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from grader.compare import Failure
+from grader.failure import Failure
 
 MAX_CHECKED = 16_384
 """Launches whose arrays have at most so many elements are checked for races and the like."""

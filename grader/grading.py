@@ -96,10 +96,10 @@ def _run_pytest(plugin: GradingPlugin, plan: Plan, folder: Path) -> None:
     """Run pytest in this process, deaf to every configuration but ours. Raises ManifestError."""
     files = []
     for stage, _ in plan:
-        found = sorted(CHECKS.glob(f"test_{stage.id}_*.py"))
-        if not found:
-            raise ManifestError(f"Stage {stage.id} has no file grader/checks/test_{stage.id}_….py.")
-        files += [str(file) for file in found]
+        file = CHECKS / f"{stage.id}.py"
+        if not file.is_file():
+            raise ManifestError(f"Stage {stage.id} has no file grader/checks/{stage.id}.py.")
+        files.append(str(file))
     for name in [name for name in os.environ if name.startswith(("PYTEST_", "HYPOTHESIS_"))]:
         del os.environ[name]
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"

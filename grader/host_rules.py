@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from grader.compare import Failure
+from grader.failure import Failure
 
 PRODUCTS = {"dot", "vdot", "inner", "matmul", "einsum", "tensordot", "multi_dot"}
 PRODUCT_FILES_ALLOWED = {"rope", "weights"}

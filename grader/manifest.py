@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from grader import UsageError
+from grader.text import join_names
 
 MANIFEST = Path(__file__).resolve().parent / "manifest.toml"
 KINDS = ("kernel", "host")
@@ -19,8 +20,13 @@ SUFFIXES = (".cu", ".py", ".toml")
 
 _NUMBER = (int, float)
 _HEAD = {"deadline": _NUMBER, "stage": list}
-_STAGE = dict(id=str, title=str, handout=str, kind=str, points=_NUMBER, files=list, requires=list, check=list)
-_CHECK = {"id": str, "points": _NUMBER, "needs": list, "deadline": _NUMBER, "empty_repeat": bool, "any_model": bool}
+_STAGE = {"id": str, "title": str, "handout": str, "kind": str, "points": _NUMBER, "deadline": _NUMBER, "files": list}
+_STAGE |= {"task": list, "check": list}
+_TASK = {"id": str, "calls": list}
+_CHECK = {"id": str, "points": _NUMBER, "runs": list, "deadline": _NUMBER, "empty_repeat": bool, "any_model": bool}
+
+Needs = dict[str, frozenset[str]]
+"""What each task needs, in order: its own id and those of all tasks that it calls, directly or not."""
 
 
 class ManifestError(UsageError):
@@ -29,7 +35,7 @@ class ManifestError(UsageError):
 
 @dataclass(frozen=True)
 class Check:
-    """One graded check. `needs` are the stub ids it exercises; `deadline` is in seconds, for the whole check.
+    """One graded check. `needs` are the ids of the tasks it exercises; `deadline` is in seconds, for the whole check.
 
     With `empty_repeat` it is repeated on the emulator with kernels that do nothing, and must then fail. With
     `any_model` it can run on another model than tiny, which its fixture `tiny` then gives.
@@ -50,7 +56,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage. `files` are paths below the engine folder; `requires` are the ids of the stages its code calls."""
+    """One stage. `files` are paths below the engine folder."""
 
     id: str
     title: str
@@ -58,12 +64,17 @@ class Stage:
     kind: str
     points: float
     files: tuple[str, ...]
-    requires: tuple[str, ...]
     checks: tuple[Check, ...]
 
     @property
     def number(self) -> int:
         return int(self.id[1:])
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Ids of the earlier stages whose code its checks exercise."""
+        called = {need.partition(".")[0] for check in self.checks for need in check.needs}
+        return tuple(sorted(called - {self.id}))
 
 
 @dataclass(frozen=True)
@@ -144,24 +155,24 @@ def load_manifest(path: Path = MANIFEST) -> Manifest:
 def parse_manifest(document: dict[str, Any]) -> Manifest:
     """The manifest of a parsed TOML document; raises ManifestError."""
     head = _read(document, "the head of the file", _HEAD)
-    stages = tuple(_parse_stage(table, head["deadline"]) for table in head["stage"])
+    needs: Needs = {}
+    stages = tuple(_parse_stage(table, head["deadline"], needs) for table in head["stage"])
     _rule(bool(stages), "it has no stage; add a [[stage]] table.")
     _refuse_duplicates((stage.id for stage in stages), "stage")
     numbers = [stage.number for stage in stages]
     _rule(numbers == sorted(numbers), "the stages are out of order; sort them by their ids.")
-    manifest = Manifest(stages)
-    for stage in stages:
-        _check_requires(stage, {other.id for other in stages})
-    for stage in stages:
-        _check_needs(stage, manifest)
-    return manifest
+    return Manifest(stages)
 
 
-def _parse_stage(table: Any, deadline: float) -> Stage:
+def _parse_stage(table: Any, deadline: float, needs: Needs) -> Stage:
+    """The stage of a table; what its tasks need is added to `needs`."""
     where = _name(table, "stage") or "a [[stage]] without id"
-    values = _read(table, where, _STAGE, requires=[])
+    values = _read(table, where, _STAGE, deadline=deadline, task=[])
     _rule(bool(re.fullmatch(r"s\d\d", values["id"])), f"{where}: the id must be s and two digits, as in s03.")
-    checks = tuple(_parse_check(entry, values["id"], deadline) for entry in values.pop("check"))
+    deadline = values.pop("deadline")
+    tasks = [_add_task(entry, values["id"], needs) for entry in values.pop("task")]
+    _refuse_duplicates(tasks, "task")
+    checks = tuple(_parse_check(entry, values["id"], deadline, needs) for entry in values.pop("check"))
     stage = Stage(checks=checks, **values)
     handout = rf"{stage.id[1:]}-[a-z0-9-]+\.md"
     _rule(stage.kind in KINDS, f"{where}: kind is {stage.kind!r}; it must be one of {join_names(KINDS)}.")
@@ -173,20 +184,40 @@ def _parse_stage(table: Any, deadline: float) -> Stage:
         _check_file(file, where)
     _refuse_duplicates(stage.files, f"file of {where}")
     _check_numbering(stage, where)
+    _check_tasks(tasks, stage)
     total = sum(check.points for check in checks)
     _rule(total == stage.points, f"{where} has {stage.points:g} points but its checks add up to {total:g}.")
     return stage
 
 
-def _parse_check(table: Any, stage_id: str, deadline: float) -> Check:
+def _add_task(table: Any, stage_id: str, needs: Needs) -> str:
+    """The id of the task of a table; what the task needs is added to `needs`."""
+    where = _name(table, "task") or f"a task of stage {stage_id}"
+    values = _read(table, where, _TASK, calls=[])
+    task: str = values["id"]
+    needs[task] = frozenset([task]).union(*(_needs_of(other, f"{where} calls", needs) for other in values["calls"]))
+    return task
+
+
+def _parse_check(table: Any, stage_id: str, deadline: float, needs: Needs) -> Check:
     where = _name(table, "check") or f"a check of stage {stage_id}"
-    check = Check(**_read(table, where, _CHECK, needs=[], deadline=deadline, empty_repeat=False, any_model=False))
+    values = _read(table, where, _CHECK, runs=[], deadline=deadline, empty_repeat=False, any_model=False)
     _rule(
-        bool(re.fullmatch(rf"{stage_id}\.[1-9]\d?", check.id)),
+        bool(re.fullmatch(rf"{stage_id}\.[1-9]\d?", values["id"])),
         f"{where}: the id must be the stage's, a dot and a number, as in {stage_id}.1.",
     )
-    _rule(bool(check.needs), f"{where} needs no stub; list those that it exercises in `needs`.")
-    return check
+    runs = values.pop("runs")
+    _rule(bool(runs), f"{where} runs no task; list those that it exercises in `runs`.")
+    needed: frozenset[str] = frozenset().union(*(_needs_of(task, f"{where} runs", needs) for task in runs))
+    return Check(needs=tuple(task for task in needs if task in needed), **values)
+
+
+def _needs_of(task: str, named: str, needs: Needs) -> frozenset[str]:
+    """What a task needs; raises when it is not one of those read so far, `named` says where it is named."""
+    siblings = [other for other in needs if other.partition(".")[0] == task.partition(".")[0]]
+    known = f"those of its stage are {join_names(siblings)}" if siblings else "its stage has none up to there"
+    _rule(task in needs, f"{named} {task!r}, which is not a task that stands before it; {known}.")
+    return needs[task]
 
 
 def _name(table: Any, kind: str) -> str | None:
@@ -195,17 +226,17 @@ def _name(table: Any, kind: str) -> str | None:
 
 def _read(table: Any, where: str, types: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
     """The values of a table, defaults filled in, lists of texts as tuples; raises unless keys and types are right."""
-    _rule(isinstance(table, dict), f"{where} must be a table, [[stage]] or [[stage.check]].")
+    _rule(isinstance(table, dict), f"{where} must be a table, [[stage]], [[stage.task]] or [[stage.check]].")
     for key in table:
         _rule(key in types, f"{where}: unknown key {key!r}; known are {join_names(types)}.")
     values = {**defaults, **table}
     for key, kind in types.items():
         _rule(key in values, f"{where}: `{key}` is missing.")
         value = values[key]
-        names = {str: "text", list: "a list", bool: "true or false", _NUMBER: "a number"}
+        names: dict[Any, str] = {str: "text", list: "a list", bool: "true or false", _NUMBER: "a number"}
         right = isinstance(value, kind) and isinstance(value, bool) == (kind is bool)
         _rule(right, f"{where}: `{key}` is {value!r}; it must be {names[kind]}.")
-        if key in ("files", "requires", "needs"):
+        if key in ("files", "calls", "runs"):
             _rule(all(isinstance(text, str) for text in value), f"{where}: `{key}` must be a list of texts.")
             values[key] = tuple(value)
     points, deadline = values.get("points", 0), values.get("deadline", 1)
@@ -232,23 +263,11 @@ def _check_numbering(stage: Stage, where: str) -> None:
         _rule(check.id == wanted, f"{where}: check {check.id} stands where {wanted} should; number them 1, 2, 3 …")
 
 
-def _check_requires(stage: Stage, known: set[str]) -> None:
-    for required in stage.requires:
-        _rule(required in known, f"stage {stage.id} requires stage {required!r}, which does not exist.")
-        _rule(required < stage.id, f"stage {stage.id} requires {required}; only earlier stages can be required.")
-
-
-def _check_needs(stage: Stage, manifest: Manifest) -> None:
-    for check in stage.checks:
-        for need in check.needs:
-            _rule(
-                need in manifest.stub_ids,
-                f"check {check.id} needs {need!r}, which is no stub; a stub is a check that lists itself in `needs`.",
-            )
-            _rule(
-                need.partition(".")[0] in (stage.id, *stage.requires),
-                f"check {check.id} needs {need}, whose stage is not among those that stage {stage.id} requires.",
-            )
+def _check_tasks(tasks: Sequence[str], stage: Stage) -> None:
+    needs = {check.id: check.needs for check in stage.checks}
+    for task in tasks:
+        _rule(task in needs, f"task {task}: stage {stage.id} has no check of this id, and a task is named after one.")
+        _rule(task in needs[task], f"task {task}: check {task}, after which it is named, does not need it.")
 
 
 def _rule(kept: bool, fault: str) -> None:
@@ -261,9 +280,3 @@ def _refuse_duplicates(names: Iterable[str], what: str) -> None:
     for name in names:
         _rule(name not in seen, f"{what} {name!r} occurs twice.")
         seen.add(name)
-
-
-def join_names(names: Iterable[str]) -> str:
-    """`a, b and c`."""
-    *front, last = list(names)
-    return f"{', '.join(front)} and {last}" if front else last

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from grader.compare import Failure
 from grader.counters import Counters, Profile
+from grader.failure import Failure
 from grader.findings import failure_of
 
 BF16_BYTES = 2

@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 
 from grader.client import Worker
-from grader.compare import Failure
 from grader.connection import Clock, WorkerFault
-from grader.manifest import Check, ManifestError, join_names
+from grader.failure import Failure
+from grader.manifest import Check, ManifestError
 from grader.model import GRADED_MODEL
 from grader.oracle.references import ReferenceFileError, ReferenceModel, load_model
 from grader.report.results import Plan, Record
 from grader.stubs import Stub
+from grader.text import join_names
 from grader.timing import TimedRuns, without_gpu
 
 GPU_PATIENCE = 3.0

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from grader.given.tokenizer import Tokenizer
+from given.tokenizer import Tokenizer
 
 
 class CountedDecode:

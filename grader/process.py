@@ -16,9 +16,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grader.compare import Failure
-from grader.framing import receive_frame, send_frame
-from grader.kept_output import KeptOutput
+from grader import BLAS_THREADS
+from grader.failure import Failure
+from grader.ipc.framing import receive_frame, send_frame
+from grader.ipc.output import KeptOutput
 
 if TYPE_CHECKING:
     from grader.emulator.launcher import DeviceProcess
@@ -27,7 +28,16 @@ WORKER = Path(__file__).resolve().parent / "worker.py"
 MAX_HEADER = 8 << 20  # a token in a list takes 15 bytes, and a trace has 150,000
 MAX_OUTPUT = 16 << 20
 
-PASSED_ON = ("PATH", "CXX", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_VISIBLE_DEVICES")
+PASSED_ON = (
+    "PATH",
+    "CXX",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDA_ROOT",
+    "CUDA_VISIBLE_DEVICES",
+    *BLAS_THREADS,
+)
 """Environment variables of ours that a worker gets; it sees no other."""
 
 _CLEAN_UP_WARNING = re.compile(r"PyCUDA WARNING: a clean-up operation failed.*\n.*\n?")

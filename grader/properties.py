@@ -14,7 +14,7 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.strategies import SearchStrategy
 
 from grader.client import Worker
-from grader.compare import Failure
+from grader.failure import Failure
 
 SHRINK_SECONDS = 3.0
 """How long after the first failure smaller ones are looked for."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from grader import UsageError
 from grader.emulator.launcher import DeviceError, DeviceProcess, start_device
 from grader.emulator.toolchain import CompileError, compiler
-from grader.report.text import clean
+from grader.text import clean
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]

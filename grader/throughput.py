@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from grader.answers import miscounted, read_step
 from grader.arguments import Handle
-from grader.checking import expect_error
-from grader.compare import Failure
+from grader.checking.api import expect_error
 from grader.errors import StudentError
-from grader.report.text import clean_line
+from grader.failure import Failure
+from grader.text import clean_line
 from grader.trace import Request, Trace, allowed_decode_steps
 
 IDLE_STEPS = 16

@@ -16,8 +16,8 @@ from numpy.random import Generator
 
 from grader import UsageError
 from grader.client import Worker
-from grader.compare import Failure
 from grader.device import probe_gpu
+from grader.failure import Failure
 from grader.oracle.llama_shape import bench_model
 from grader.oracle.references import load_oracle
 from grader.workloads import WORKLOADS, Timed, expect_part

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from given.config import LlamaConfig
+from given.requests import SamplingParams
 from numpy.random import Generator
 
-from grader.given.config import LlamaConfig
-from grader.given.requests import SamplingParams
 from grader.oracle.scripted import ScriptedModel
 
 SLACK = 1.05

@@ -318,11 +318,10 @@ def main() -> None:
     connection = socket.socket(fileno=int(sys.argv[1]))
     connection.set_inheritable(False)
     load_package("grader", GRADER)
-    load_package("given", GRADER / "given")
     emulated = sys.argv[2] == "emulated"
     if emulated:
         sys.path.insert(0, str(GRADER / "emulator" / "client"))
-    from grader.framing import encode_header, pack_frame, receive_frame, send_frame
+    from grader.ipc.framing import encode_header, pack_frame, receive_frame, send_frame
 
     hello, _ = receive_frame(connection, MAX_TEXT, 0)
     engine = Path(hello["engine"])

@@ -16,16 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from given.config import LlamaConfig
+from given.requests import SamplingParams
 from numpy.random import Generator
 
 from grader import oracle
 from grader.answers import read_completions
 from grader.arguments import BF16, Out
 from grader.client import Worker
-from grader.compare import Failure, expect
-from grader.given.config import LlamaConfig
-from grader.given.requests import SamplingParams
-from grader.oracle.model import LlamaOracle, weight_shapes
+from grader.compare import expect
+from grader.failure import Failure
+from grader.model.weight_shapes import weight_shapes
+from grader.oracle.model import LlamaOracle
 from grader.oracle.streams import expect_stream
 from grader.trace import BF16_BYTES, Trace, kv_bytes_per_token, random_trace
 

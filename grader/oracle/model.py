@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
+from given.config import LlamaConfig
 from numpy.typing import ArrayLike, NDArray
 
-from grader.given.config import LlamaConfig
+from grader.model.weight_shapes import weight_shapes
 from grader.oracle import operations as reference
 
 Floats = NDArray[np.float32]
@@ -268,27 +269,6 @@ class LlamaOracle:
         normed = do.rmsnorm(x, self.weights[f"{prefix}post_attention_layernorm.weight"], self.config.rms_norm_eps)
         gate, up = (do.linear(normed, self.weights[f"{prefix}mlp.{name}_proj.weight"]) for name in ("gate", "up"))
         return do.linear(do.silu_mul(gate, up), self.weights[f"{prefix}mlp.down_proj.weight"])
-
-
-def weight_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
-    """Every weight that a model of this configuration has, under Hugging Face's names; the head too if it is tied."""
-    hidden, inner = config.hidden_size, config.intermediate_size
-    query, key = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    block: dict[str, tuple[int, ...]] = {
-        "input_layernorm": (hidden,),
-        "self_attn.q_proj": (query, hidden),
-        "self_attn.k_proj": (key, hidden),
-        "self_attn.v_proj": (key, hidden),
-        "self_attn.o_proj": (hidden, query),
-        "post_attention_layernorm": (hidden,),
-        "mlp.gate_proj": (inner, hidden),
-        "mlp.up_proj": (inner, hidden),
-        "mlp.down_proj": (hidden, inner),
-    }
-    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (config.vocab_size, hidden)}
-    for layer in range(config.num_layers):
-        shapes |= {f"model.layers.{layer}.{name}.weight": shape for name, shape in block.items()}
-    return shapes | {"model.norm.weight": (hidden,), "lm_head.weight": (config.vocab_size, hidden)}
 
 
 def round_bf16(x: ArrayLike) -> Floats:

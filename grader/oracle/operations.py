@@ -7,6 +7,7 @@ infinities, NaN or sizes of 0: a kernel meets them too.
 
 import ml_dtypes
 import numpy as np
+from given.config import Llama3RopeScaling, LlamaConfig
 from numpy.typing import DTypeLike, NDArray
 
 from grader.compare import (
@@ -17,7 +18,6 @@ from grader.compare import (
     rope_tables_allowed,
     softmax_allowed,
 )
-from grader.given.config import Llama3RopeScaling, LlamaConfig
 
 Array = NDArray[np.generic]
 Values = NDArray[np.float64]

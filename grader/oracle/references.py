@@ -16,13 +16,14 @@ import ml_dtypes
 import numpy as np
 import safetensors
 import safetensors.numpy
+from given.config import ConfigError, LlamaConfig
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from grader import KIT
-from grader.given.config import ConfigError, LlamaConfig
 from grader.model import GRADED_MODEL, find_model
-from grader.oracle.model import Forward, LlamaOracle, Reference, weight_shapes
+from grader.model.weight_shapes import weight_shapes
+from grader.oracle.model import Forward, LlamaOracle, Reference
 
 REFERENCES = KIT / "reference_outputs"
 TINY = REFERENCES / GRADED_MODEL

@@ -1,11 +1,11 @@
 """The reference of sampling: which tokens may be drawn, and with which probability."""
 
 import numpy as np
+from given.requests import SamplingParams
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from grader.compare import Expected, softmax_allowed
-from grader.given.requests import SamplingParams
 from grader.patterns import Values
 
 SMALLEST_SHARE = 1e-4

@@ -19,11 +19,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import safetensors.numpy
+from given.config import LlamaConfig
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from grader.given.config import LlamaConfig
-from grader.oracle.model import weight_shapes
+from grader.model.weight_shapes import weight_shapes
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 HIDDEN = 64

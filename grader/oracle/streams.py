@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grader.compare import Failure, row_errors
+from grader.compare import row_errors
+from grader.failure import Failure
 from grader.oracle.model import HUGGING_FACE_BF16, Floats, LlamaOracle
 from grader.patterns import Values
 

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from given.contracts import CONTRACTS
 from rich.text import Text
 
 from grader import UsageError
 from grader.connection import Clock
 from grader.device import choose_device
-from grader.given.contracts import CONTRACTS
-from grader.manifest import Check, Manifest, Stage, join_names, load_manifest
+from grader.manifest import Check, Manifest, Stage, load_manifest
 from grader.profile.launches import FIRST_SECONDS, Launched, ProfilingWorker, Rehearsal
 from grader.profile.page import page
 from grader.profile.table import LEGEND, kernel_table
 from grader.report.terminal import Terminal
-from grader.report.text import clean, clean_line
 from grader.stubs import Stub, find_stubs
 from grader.submission import take_in
+from grader.text import clean, clean_line, join_names
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]

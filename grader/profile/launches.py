@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 
 from grader.arguments import Out
-from grader.checks.draws import bf16, floats
+from grader.checking.draws import bf16, floats
 from grader.client import Worker
-from grader.compare import Failure
 from grader.connection import Clock
 from grader.counters import Counters, Profile
+from grader.failure import Failure
 from grader.manifest import Check
 
-CHECKS = Path(__file__).resolve().parents[1] / "checks"
 PATIENCE = 3.0
 """Deadlines are this much longer, since instrumented kernels are slower."""
 
@@ -149,10 +148,5 @@ class Rehearsal:
 
 def check_functions(stage: str) -> dict[str, Function]:
     """The functions of a stage's checks by the ids of these."""
-    found: dict[str, Function] = {}
-    for path in sorted(CHECKS.glob(f"test_{stage}_*.py")):
-        module = importlib.import_module(f"grader.checks.{path.stem}")
-        for value in vars(module).values():
-            if inspect.isfunction(value) and hasattr(value, "check_id"):
-                found[str(value.check_id)] = value
-    return found
+    values = vars(importlib.import_module(f"grader.checks.{stage}")).values()
+    return {str(value.check_id): value for value in values if inspect.isfunction(value) and hasattr(value, "check_id")}

@@ -10,11 +10,11 @@ from pathlib import Path
 from string import Template
 
 from grader.counters import Profile, Site
+from grader.observe.traffic import NOTABLE, SECTOR, Totals, advice, by_line, totals
 from grader.profile.launches import Launched
-from grader.profile.lines import NOTABLE, SECTOR, Totals, advice, by_line, totals
 from grader.profile.pictures import bank_picture, sector_picture
 from grader.profile.table import extras, figures, grade, size
-from grader.report.text import clean, clean_line
+from grader.text import clean, clean_line
 
 TEMPLATE = Path(__file__).with_name("page.html")
 MAX_LINE = 400

@@ -5,7 +5,7 @@ from html import escape
 from itertools import pairwise
 
 from grader.counters import WarpRequest
-from grader.profile.lines import SECTOR, WORD
+from grader.observe.traffic import SECTOR, WORD
 
 BANKS = 32
 LANES = 32

@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.counters import Profile
-from grader.profile.lines import POOR, Totals, advice, by_line, totals
+from grader.observe.traffic import POOR, Totals, advice, by_line, totals
 from grader.report.summary import cut
-from grader.report.text import clean, clean_line
+from grader.text import clean, clean_line
 
 GOOD = 0.75
 STYLES = {"good": "green", "fair": "yellow", "poor": "red"}

@@ -11,19 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from grader.failure import NO_ANSWER, VERDICTS
 from grader.manifest import Check, Stage
 from grader.model import GRADED_MODEL
-from grader.report.text import clean, clean_line
+from grader.text import clean, clean_line
 
 SCHEMA = 1
-VERDICTS = (
-    "PASSED", "NOT_IMPLEMENTED", "COMPILE_ERROR", "INCORRECT_SHAPE", "INCORRECT_DTYPE", "INCORRECT_VALUE", "NOT_FINITE",
-    "INPUT_MODIFIED", "OUT_OF_BOUNDS", "MISALIGNED_ACCESS", "DATA_RACE", "UNINITIALISED_READ", "BARRIER_DIVERGENCE",
-    "OUT_OF_MEMORY", "RUNTIME_ERROR", "CRASHED", "TIMEOUT", "TOO_SLOW", "SKIPPED", "NOT_RUN",
-)  # fmt: skip
-NO_ANSWER = ("NOT_IMPLEMENTED", "SKIPPED", "NOT_RUN")
-"""Verdicts that say nothing is wrong: the check was not tried."""
-
 LARGEST_EVIDENCE = 64 * 1024
 """Bytes of one check's evidence as JSON."""
 

@@ -17,10 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from grader.compare import tolerance
-from grader.kept_output import MORE
-from grader.manifest import Stage, join_names
-from grader.report.results import NO_ANSWER
-from grader.report.text import clean, clean_line
+from grader.failure import NO_ANSWER
+from grader.ipc.output import MORE
+from grader.manifest import Stage
+from grader.text import clean, clean_line, join_names
 
 STYLES = {"PASSED": "green", "NOT_IMPLEMENTED": "cyan", "INCOMPLETE": "cyan", "SKIPPED": "yellow", "NOT_RUN": "yellow"}
 """Colour of a verdict or status; all others are red. The word itself always stands there too."""

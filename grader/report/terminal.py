@@ -15,9 +15,10 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from grader.report.results import NO_ANSWER, Plan, Record, stage_status
+from grader.failure import NO_ANSWER
+from grader.report.results import Plan, Record, stage_status
 from grader.report.summary import cut, grid, summary, word
-from grader.report.text import clean_line
+from grader.text import clean_line
 
 PLAIN_WIDTH = 100
 """Columns where there is no terminal that has a width; the environment variable COLUMNS overrides it."""

@@ -10,7 +10,6 @@ Random weights of exactly Llama 3.2 1B's shape, random prompts, EOS ignored. Wri
 """
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -24,6 +23,7 @@ import numpy as np
 from grader import KIT
 from grader.oracle.llama_shape import bench_model
 from tests.gpu.agreement import machine
+from tests.gpu.records import write_records
 
 PROMPT, NEW = 128, 256
 BATCHES = (1, 32, 128)
@@ -179,7 +179,7 @@ class Bench:
         for index in range(8):
             llm.add_request(str(index), [1, 2, 3], self.params(temperature=0.0, max_tokens=4, ignore_eos=True))
         llm.step()
-        ops._launch, cublas.gemm_ex = counted_launch, counted_product
+        ops._launch, cublas.gemm_ex = counted_launch, counted_product  # type: ignore[assignment]
         llm.step()
         ops._launch, cublas.gemm_ex = launch, product
         self.figures["decode step"] = counts
@@ -230,7 +230,7 @@ def main() -> None:
             bench.trace(eager)
         if options.transformers:
             bench.transformers()
-        options.json.write_text(json.dumps(bench.figures, indent=2) + "\n", encoding="utf-8")
+        write_records(options.json, bench.figures)
 
 
 if __name__ == "__main__":

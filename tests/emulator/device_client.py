@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from grader import KIT
-from grader.framing import receive_frame, send_frame
+from grader.ipc.framing import receive_frame, send_frame
 
 ARENA_BYTES = 64 << 30
 LIMIT = 1 << 24

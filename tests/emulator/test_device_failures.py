@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from grader import KIT
-from grader.checking import Failure, Out, Worker
+from grader.checking.api import Failure, Out, Worker
 from grader.connection import Clock
 from grader.emulator import toolchain
 from grader.emulator.launcher import DeviceError, DeviceProcess, start_device
-from grader.framing import send_frame
+from grader.ipc.framing import send_frame
 from tests.emulator.conftest import CLIENT, Program
 from tests.grader.submissions import write_engine
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grader.framing import receive_frame
+from grader.ipc.framing import receive_frame
 from tests.emulator.device_client import CompileFailed, DeviceClient, DeviceFailed, start_device
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from grader import KIT
 from grader.emulator import toolchain
+from tests.tools import interrupts_enabled
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 COMMAND = [sys.executable, "-m", "grader", "run"]
@@ -177,14 +178,15 @@ def test_ctrl_c_ends_the_script_and_its_kernels(tmp_path: Path) -> None:
     script.write_text(
         f"{START}p = gpuarray.to_gpu(np.ones(1, np.int32))\n{kernel}(p, block=(1, 1, 1))\nprint('begun')\np.get()"
     )
-    process = subprocess.Popen(
-        [*COMMAND, str(script)],
-        cwd=KIT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    with interrupts_enabled():
+        process = subprocess.Popen(
+            [*COMMAND, str(script)],
+            cwd=KIT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
     time.sleep(0.3)

@@ -8,9 +8,9 @@ import pytest
 
 from grader import KIT, calibrate, cli
 from grader.client import Worker
-from grader.compare import Failure
 from grader.connection import Clock
 from grader.device import GradedDevice, NothingToGradeOn
+from grader.failure import Failure
 from grader.oracle.references import load_oracle
 from grader.oracle.scripted import scripted_model
 from grader.timing import Figure, load_figures

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from given.tokenizer import Tokenizer
 
 from grader import KIT
-from grader.given.tokenizer import Tokenizer
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed: make setup EXTRAS=model")
 
-from grader.given.chat_template import ChatTemplate, ChatTemplateError
+from grader.serving.chat_template import ChatTemplate, ChatTemplateError
 
 TINY = KIT / "reference_outputs/tiny/model"
 QUESTION = [{"role": "user", "content": "Who is there?"}]

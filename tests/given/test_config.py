@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from grader.given.config import ConfigError, Llama3RopeScaling, LlamaConfig
+from given.config import ConfigError, Llama3RopeScaling, LlamaConfig
 
 CONFIG: dict[str, Any] = {
     "model_type": "llama",

@@ -10,7 +10,7 @@ from ml_dtypes import bfloat16
 
 @pytest.fixture
 def cublas(emulated_gpu: None) -> ModuleType:
-    from grader.given import cublas
+    from given import cublas
 
     return cublas
 

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-
-from grader.given.launch import Geometry, LaunchConfigError, LaunchFile
+from given.launch import Geometry, LaunchConfigError, LaunchFile
 
 DIMS = {"T": 7, "H": 2048}
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from given import ops
+from given.contracts import CONTRACTS, ShapeError
+from given.launch import Geometry, LaunchConfigError
 from ml_dtypes import bfloat16
-
-from grader.given import ops
-from grader.given.contracts import CONTRACTS, ShapeError
-from grader.given.launch import Geometry, LaunchConfigError
 
 RECORDING_ARGMAX = """
 extern "C" __global__ void argmax(int* out, const float* x, int num_rows, int num_columns) {

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import tokenizers
+from given.config import LlamaConfig
+from given.tokenizer import Tokenizer, TokenizerError
 
 from grader import KIT
-from grader.given.config import LlamaConfig
-from grader.given.tokenizer import Tokenizer, TokenizerError
 
 TINY = KIT / "reference_outputs/tiny/model"
 

@@ -7,7 +7,6 @@ difference between them may be no larger than the sum of what each is allowed.
 """
 
 import hashlib
-import json
 import subprocess
 import sys
 import time
@@ -18,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from grader import KIT, VERSION, oracle
-from grader.checking import BF16, Device, Expected, InOut, Out
-from grader.checks.draws import bf16, floats, integers
+from grader.checking.api import BF16, Device, Expected, InOut, Out
+from grader.checking.draws import bf16, floats, integers
 from grader.client import Worker
 from grader.compare import worst_ratio
 from grader.connection import Clock
+from tests.gpu.records import write_records
 
 ENGINE = KIT / "solutions/engine"
 REPORT = Path(__file__).with_name("agreement.json")
@@ -167,7 +167,7 @@ def machine() -> dict[str, str]:
 def main() -> int:
     worst = compare_devices()
     report = {"machine": machine(), "operations": worst, "sources": source_hashes()}
-    REPORT.write_text(json.dumps(report, indent=1) + "\n")
+    write_records(REPORT, report)
     print(f"{'operation':<22} cases     gpu  emulator  difference   (in allowed errors)")
     for operation, row in worst.items():
         print(f"{operation:<22} {row['cases']:5d} {row['gpu']:7.3f} {row['emulator']:9.3f} {row['difference']:11.3f}")

@@ -6,7 +6,6 @@ Integers must be equal; floating point results may be off by what each case stat
 """
 
 import hashlib
-import json
 import sys
 from math import inf
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.conformance.distance import distance
 from tests.conformance.numerics import FORMULAS
 from tests.conformance.table import Case, error, errors
 from tests.gpu.agreement import machine
+from tests.gpu.records import write_records
 
 REPORT = Path(__file__).with_name("conformance.json")
 FOLDERS = ("tests/conformance", "grader/emulator/include", "grader/emulator/runtime")
@@ -77,7 +77,7 @@ def source_hashes() -> dict[str, str]:
 
 def main() -> int:
     rows = compare()
-    REPORT.write_text(json.dumps({"machine": machine(), "cases": rows, "sources": source_hashes()}, indent=1) + "\n")
+    write_records(REPORT, {"machine": machine(), "cases": rows, "sources": source_hashes()})
     for name, row in rows.items():
         print(
             f"{name:<40} gpu {row['gpu']:8.2f}  emulator {row['emulator']:8.2f}  between {row['difference']:8.2f}"

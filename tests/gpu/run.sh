@@ -9,4 +9,5 @@ python3 -m tests.gpu.conformance
 conforms=$?
 NO_COLOR=1 python3 -m grader grade solutions --device gpu --json tests/gpu/results.json | tee tests/gpu/grade.txt
 graded=$?
+python3 -m tests.gpu.records tests/gpu/results.json
 exit $((agreed || conforms || graded))

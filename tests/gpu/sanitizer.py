@@ -26,6 +26,7 @@ from grader import KIT
 from tests.bugs.bugs import Bug, load_bugs, source_text, sources
 from tests.bugs.emulated import Bench
 from tests.gpu.agreement import machine
+from tests.gpu.records import write_records
 
 REPORT, TABLE = (Path(__file__).with_name(f"sanitizer.{ending}") for ending in ("json", "md"))
 TOOLS = {
@@ -248,7 +249,7 @@ def main() -> int:
             about = machine() | {"compute-sanitizer": " ".join(_said("--version").split())}
             report = {"machine": about, "bugs": watch_bugs(folder), "right": watch_right_twins(folder)}
     report["emulator"] = emulated()
-    REPORT.write_text(json.dumps(report, indent=1) + "\n")
+    write_records(REPORT, report)
     TABLE.write_text(table(report))
     print(f"compute-sanitizer said something of {num_said(report)} of {len(report['bugs'])} bugs")
     return 0

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from given.requests import SamplingParams
+
 from grader.arguments import Handle
-from grader.given.requests import SamplingParams
 
 LLM = Handle(0, "LLM")
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from given.requests import Completion
 
 from grader.answers import after_pause, expect_answers, expect_counts, read_completions, read_step
 from grader.arguments import Handle
-from grader.checking import require
-from grader.compare import Failure
-from grader.given.requests import Completion
+from grader.checking.api import require
+from grader.failure import Failure
 
 WANT = {"a": ([1, 2, 3, 4, 5, 6], "length"), "b": ([11, 12, 13, 14, 15, 16], "stop")}
 

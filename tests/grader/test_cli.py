@@ -2,10 +2,8 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import pytest
 
 import grader.grading
+import grader.places
 from grader import KIT
 from grader.cli import main
 from grader.device import has_compiled, probe_gpu
@@ -21,7 +20,6 @@ from grader.plugin import collection_error
 from tests.grader.submissions import COPY, write_engine
 
 ECHO = "def vector_add(x, y):\n    return x + 0\n"
-HANG = "import time\nprint('begun')\ndef vector_add(x, y):\n    time.sleep(600)\n"
 
 
 def say(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -60,6 +58,7 @@ def checks_of(results: dict[str, Any]) -> dict[str, dict[str, Any]]:
         (["--stage", "x"], "There is no stage 'x'"),
         (["--check", "s00.99"], "There is no check 's00.99'; the checks of stage s00 are s00.1"),
         (["--check", "rmsnorm"], "There is no stage 'rmsnorm'"),
+        (["--where"], "--where says where the listed checks stand: use it with --list."),
         (["--json", "absent/results.json"], "there is no folder"),
         (["--json", "grader"], "that is no file"),
         (["--model", "nope"], "there are no reference outputs of 'nope'; MODEL=smollm2-135m has them"),
@@ -100,6 +99,55 @@ def test_list_names_every_check(capsys: pytest.CaptureFixture[str]) -> None:
     for check in load_manifest().stage(0).checks:
         (line,) = [line for line in output.splitlines() if line.split()[0] == check.id]
         assert len(line.split()) > 3, "a check without a title"
+
+
+def listed_places(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, list[tuple[str, str]]]:
+    """(part, file:lines) for each line below each check of `grade --list --where`."""
+    assert main(["grade", "--list", "--where", *arguments]) == 0
+    found: dict[str, list[tuple[str, str]]] = {}
+    places: list[tuple[str, str]] = []
+    for line in capsys.readouterr().out.splitlines():
+        if line.startswith(" " * 16):
+            places.append((line[16:24].strip() or places[-1][0], line[26:]))
+        elif line.startswith("  "):
+            places = found[line.split()[0]] = []
+    return found
+
+
+def test_list_says_where_a_check_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = write_engine(tmp_path, 'NOT_IMPLEMENTED("s00.1");', vector_add='raise NotImplementedError("s00.2")\n' * 2)
+    solutions = tmp_path / "solutions"
+    (solutions / "kernels").mkdir(parents=True)
+    (solutions / "kernels/vector_add.cu").write_text("\n    // solution s00.1: add\n    // end solution\n")
+    monkeypatch.setattr(grader.places, "SOLUTIONS", solutions)
+    places = listed_places(capsys, str(tmp_path), "--check", "s00.3", "s00.4")
+    stubs = [("stub", f"{engine}/kernels/vector_add.cu:5"), ("stub", f"{engine}/vector_add.py:1, 2")]
+    solution = ("solution", f"{solutions}/kernels/vector_add.cu:2")
+    assert places["s00.3"][1:-1] == [stubs[0], solution]
+    assert places["s00.4"][1:-1] == [*stubs, solution]
+
+
+def test_list_without_solutions_and_stubs_names_check_and_handout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_engine(tmp_path, COPY, vector_add=ECHO)
+    monkeypatch.setattr(grader.places, "SOLUTIONS", tmp_path / "absent")
+    for places in listed_places(capsys, str(tmp_path), "--stage", "0").values():
+        assert [part for part, _ in places] == ["check", "handout"]
+
+
+def test_every_check_stands_where_list_says(capsys: pytest.CaptureFixture[str]) -> None:
+    starts = {"check": '@check("{}")', "handout": "| {} |"}
+    found = listed_places(capsys)
+    assert list(found) == [check.id for check in load_manifest().checks]
+    for check, places in found.items():
+        for part, start in starts.items():
+            (place,) = [place for name, place in places if name == part]
+            file, _, line = place.rpartition(":")
+            assert (KIT / file).read_text().split("\n")[int(line) - 1].startswith(start.format(check))
+        assert not grader.places.SOLUTIONS.is_dir() or "solution" in dict(places), check
 
 
 # Submissions that cannot be graded
@@ -208,22 +256,7 @@ def test_a_failure_tells_how_to_repeat_it(tmp_path: Path) -> None:
     assert shown.stdout.splitlines()[:4] == ["grade", str(folder), "--device", "cpu"], shown.stderr
 
 
-# The grader's own end
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interruption_is_130_and_shows_what_was_graded(tmp_path: Path, number: signal.Signals) -> None:
-    write_engine(tmp_path, vector_add=HANG)
-    command = [sys.executable, "-m", "grader", "grade", str(tmp_path), "--stage", "0", "--device", "cpu"]
-    process = subprocess.Popen(command, cwd=KIT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert process.stdout is not None
-    shown = next(line for line in process.stdout if line.startswith("s00.1"))
-    time.sleep(1)
-    process.send_signal(number)
-    shown += process.communicate(timeout=20)[0]
-    assert process.returncode == 130
-    assert "interrupted" in shown
-    assert "Traceback" not in shown
+# Faults of the grader's own
 
 
 def test_a_fault_of_the_grader_is_3_and_a_file(

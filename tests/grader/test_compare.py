@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from grader.compare import (
     Expected,
-    Failure,
     attention_allowed,
     bf16_allowed,
     expect,
@@ -21,6 +20,7 @@ from grader.compare import (
     ulp_bf16,
     worst_ratio,
 )
+from grader.failure import Failure
 
 BF16 = ml_dtypes.bfloat16
 Array = NDArray[Any]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from grader.framing import ProtocolError, encode_header, pack_frame, receive_frame, send_frame
+from grader.ipc.framing import ProtocolError, encode_header, pack_frame, receive_frame, send_frame
 
 Pair = tuple[socket.socket, socket.socket]
 

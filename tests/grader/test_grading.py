@@ -18,7 +18,7 @@ from tests.grader.submissions import COPY, write_engine
 HEAD = """
 import numpy as np
 import pytest
-from grader.checking import *
+from grader.checking.api import *
 
 X = np.arange(5, dtype=np.float32)
 """
@@ -26,7 +26,7 @@ ECHO = "def echo(x):\n    return x\ndef wrong(x):\n    return x + 1\n"
 PASSES = "expect(worker.launch('vector_add', Out(5, np.float32), X, X), Expected(X, 0, np.float32))"
 FAILS = "expect(worker.call('vector_add.wrong', X), Expected(X, 0, np.float32))"
 UNIQUE = itertools.count()
-"""Parts of file names: the checks of all tests are modules of one process."""
+"""Parts of package names: the checks of all tests are modules of one process."""
 
 
 class Silence:
@@ -40,26 +40,27 @@ class Course:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
-        self.checks = folder / "checks"
+        self.checks = folder / f"checks_{next(UNIQUE)}"
         self.checks.mkdir()
+        (self.checks / "__init__.py").touch()
         monkeypatch.setattr(grader.grading, "CHECKS", self.checks)
         self.stages: list[dict[str, Any]] = []
 
     def stage(self, bodies: list[str], requires: tuple[str, ...] = (), **options: Any) -> None:
         """The next stage; the first check is its task, which the others need, and those of the required stages."""
         stage_id = f"s{len(self.stages):02}"
-        needs = [f"{stage_id}.1", *(f"{other}.1" for other in requires)]
-        checks = [{"id": f"{stage_id}.{i}", "points": 1, "needs": needs, **options} for i in range(1, len(bodies) + 1)]
+        runs = [f"{stage_id}.1", *(f"{other}.1" for other in requires)]
+        checks = [{"id": f"{stage_id}.{i}", "points": 1, "runs": runs, **options} for i in range(1, len(bodies) + 1)]
         functions = [
             f'@check("{check["id"]}")\ndef f{i}(worker, emulator, rng):\n    """Check {i}."""\n    {body}\n'
             for i, (check, body) in enumerate(zip(checks, bodies, strict=True))
         ]
-        self.file = self.checks / f"test_{stage_id}_{next(UNIQUE)}.py"
+        self.file = self.checks / f"{stage_id}.py"
         self.file.write_text(HEAD + "\n".join(reversed(functions)))
         files = ["kernels/vector_add.cu", "vector_add.py"]
         self.stages.append(
             {"id": stage_id, "title": "T", "handout": f"{stage_id[1:]}-x.md", "kind": "host", "points": len(bodies),
-             "files": files, "requires": list(requires), "check": checks}
+             "files": files, "task": [{"id": f"{stage_id}.1"}], "check": checks}
         )  # fmt: skip
 
     def grade(self, body: str = COPY, python: str = ECHO, checks: tuple[str, ...] = ()) -> Outcome:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from grader.kept_output import KEPT_BYTES, KeptOutput
+from grader.ipc.output import KEPT_BYTES, KeptOutput
 
 
 @pytest.mark.parametrize(

@@ -19,15 +19,22 @@ kind = "host"
 points = 1.5
 files = ["kernels/vector_add.cu", "vector_add.py"]
 
+[[stage.task]]
+id = "s00.1"
+
+[[stage.task]]
+id = "s00.2"
+calls = ["s00.1"]
+
 [[stage.check]]
 id = "s00.1"
 points = 1
-needs = ["s00.1"]
+runs = ["s00.1"]
 
 [[stage.check]]
 id = "s00.2"
 points = 0.5
-needs = ["s00.2", "s00.1"]
+runs = ["s00.2"]
 deadline = 45
 
 [[stage]]
@@ -37,17 +44,19 @@ handout = "03-rmsnorm.md"
 kind = "kernel"
 points = 1
 files = ["kernels/rmsnorm.cu", "launch.toml"]
-requires = ["s00"]
+
+[[stage.task]]
+id = "s03.1"
 
 [[stage.check]]
 id = "s03.1"
 points = 1
-needs = ["s03.1"]
+runs = ["s03.1"]
 
 [[stage.check]]
 id = "s03.2"
 points = 0
-needs = ["s03.1", "s00.1"]
+runs = ["s03.1", "s00.1"]
 
 [[stage]]
 id = "s08"
@@ -55,13 +64,14 @@ title = "Forward pass"
 handout = "08-forward-pass.md"
 kind = "host"
 points = 1
+deadline = 60
 files = ["model.py", "launch.toml"]
-requires = ["s03"]
+task = [{ id = "s08.1", calls = ["s00.2", "s03.1"] }]
 
 [[stage.check]]
 id = "s08.1"
 points = 1
-needs = ["s08.1"]
+runs = ["s08.1"]
 """
 
 
@@ -75,7 +85,20 @@ def test_a_sound_manifest_loads(manifest: Manifest) -> None:
     assert manifest.stub_ids == ("s00.1", "s00.2", "s03.1", "s08.1")
     first, second = manifest.stage("s00").checks
     assert (first.points, first.deadline, first.stage) == (1.0, 20.0, "s00")
-    assert (second.points, second.deadline, second.needs) == (0.5, 45.0, ("s00.2", "s00.1"))
+    assert (second.points, second.deadline) == (0.5, 45.0)
+    assert manifest.check("s08.1").deadline == 60.0
+
+
+def test_a_check_needs_what_it_runs_and_all_that_this_calls(manifest: Manifest) -> None:
+    needs = {check.id: check.needs for check in manifest.checks}
+    assert needs == {
+        "s00.1": ("s00.1",),
+        "s00.2": ("s00.1", "s00.2"),
+        "s03.1": ("s03.1",),
+        "s03.2": ("s00.1", "s03.1"),
+        "s08.1": ("s00.1", "s00.2", "s03.1", "s08.1"),
+    }
+    assert [stage.requires for stage in manifest.stages] == [(), ("s00",), ("s00", "s03")]
 
 
 @pytest.mark.parametrize("name", ["s03", "3", "03", 3])
@@ -110,7 +133,7 @@ def test_a_selection_keeps_the_order(manifest: Manifest) -> None:
 
 
 def test_a_selection_for_another_model_keeps_what_can_run_on_it() -> None:
-    text = SOUND.replace('needs = ["s08.1"]', 'needs = ["s08.1"]\nany_model = true')
+    text = SOUND.replace('runs = ["s08.1"]', 'runs = ["s08.1"]\nany_model = true')
     manifest = parse_manifest(tomllib.loads(text))
     assert [check.id for _, checks in manifest.select_for_model() for check in checks] == ["s08.1"]
     with pytest.raises(ManifestError, match=r"None of these checks runs on another model .* those that do are s08\.1"):
@@ -151,12 +174,22 @@ FAULTS = [
     ('"kernels/rmsnorm.cu"', '"kernels/rmsnorm.so"', "must end in one of .cu, .py and .toml"),
     ('"kernels/rmsnorm.cu"', '"launch.toml"', "file of stage s03 'launch.toml' occurs twice"),
     ('"kernels/rmsnorm.cu"', "7", "stage s03: `files` must be a list of texts"),
-    ('requires = ["s03"]', 'requires = ["s04"]', "stage s08 requires stage 's04', which does not exist"),
-    ('requires = ["s03"]', 'requires = ["s08"]', "stage s08 requires s08; only earlier stages"),
-    ('requires = ["s00"]', "requires = []", "check s03.2 needs s00.1, whose stage is not among those"),
-    ('needs = ["s08.1"]', 'needs = ["s03.2"]', "check s08.1 needs 's03.2', which is no stub"),
-    ('needs = ["s08.1"]', "needs = []", "check s08.1 needs no stub"),
-    ('needs = ["s08.1"]', "", "check s08.1 needs no stub"),
+    ('calls = ["s00.1"]', 'calls = ["s00.2"]', "task s00.2 calls 's00.2', which is not a task that stands before it"),
+    ('calls = ["s00.1"]', 'calls = ["s03.1"]', "task s00.2 calls 's03.1', which is not a task that stands before it"),
+    ('calls = ["s00.1"]', 'calls = "s00.1"', "task s00.2: `calls` is 's00.1'; it must be a list"),
+    ('calls = ["s00.1"]', 'needs = ["s00.1"]', "task s00.2: unknown key 'needs'; known are id and calls"),
+    ('id = "s00.2"\ncalls', 'id = "s00.1"\ncalls', "task 's00.1' occurs twice"),
+    ('id = "s00.2"\ncalls', "calls", "a task of stage s00: `id` is missing"),
+    ('id = "s00.2"\ncalls', 'id = "s00.3"\ncalls', "those of its stage are s00.1 and s00.3"),
+    ('id = "s08.1", calls', 'id = "s08.2", calls', "those of its stage are s08.2"),
+    ('"s00.2", "s03.1"] }', '"s00.2"] }, { id = "s08.9" }', "task s08.9: stage s08 has no check of this id"),
+    ('{ id = "s08.1", calls = ["s00.2", "s03.1"] }', "7", "a task of stage s08 must be a table"),
+    ('runs = ["s08.1"]', 'runs = ["s03.1"]', "task s08.1: check s08.1, after which it is named, does not need it"),
+    ('runs = ["s08.1"]', 'runs = ["s03.2"]', "check s08.1 runs 's03.2', which is not a task that stands before it"),
+    ('runs = ["s03.1"]', 'runs = ["s08.1"]', "check s03.1 runs 's08.1', which is not a task that stands before it"),
+    ('runs = ["s03.1"]', 'runs = ["s04.1"]', "its stage has none up to there"),
+    ('runs = ["s08.1"]', "runs = []", "check s08.1 runs no task; list those that it exercises in `runs`"),
+    ('runs = ["s08.1"]', "", "check s08.1 runs no task"),
 ]
 
 
@@ -174,9 +207,9 @@ def test_each_fault_is_named(old: str, new: str, said: str) -> None:
         ("deadline = 20\nstage = []", "it has no stage"),
         ("deadline = 20\nstage = [3]", "a [[stage]] without id must be a table"),
         ('deadline = 20\nstage = "x"', "`stage` is 'x'; it must be a list"),
-        (SOUND.replace('[[stage.check]]\nid = "s08.1"\npoints = 1\nneeds = ["s08.1"]', "check = []"), "has no check"),
+        (SOUND.replace('[[stage.check]]\nid = "s08.1"\npoints = 1\nruns = ["s08.1"]', "check = []"), "has no check"),
         (
-            SOUND.replace('[[stage.check]]\nid = "s08.1"\npoints = 1\nneeds = ["s08.1"]', "check = [1]"),
+            SOUND.replace('[[stage.check]]\nid = "s08.1"\npoints = 1\nruns = ["s08.1"]', "check = [1]"),
             "[[stage.check]]",
         ),
         (SOUND.replace("s00", "s05").replace('"00-', '"05-'), "out of order"),

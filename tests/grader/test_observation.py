@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grader.checking import Failure, GemmCall, Observed, Out, StudentError, Worker
+from grader.checking.api import Failure, GemmCall, Observed, Out, StudentError, Worker
 from grader.connection import Clock
 from tests.grader.submissions import COPY, write_engine
 

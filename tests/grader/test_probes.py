@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from given.tokenizer import Tokenizer
 
 from grader import KIT
-from grader.checking import StudentError, Worker
+from grader.checking.api import StudentError, Worker
 from grader.connection import Clock
-from grader.given.tokenizer import Tokenizer
 from tests.grader.submissions import COPY, write_engine
 
 TINY = KIT / "reference_outputs/tiny/model"

@@ -15,18 +15,19 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from grader.checking import BF16, Out, Worker
-from grader.checks.parallelism import expect_parallel
+from grader.checking.api import BF16, Out, Worker
+from grader.checks.support.parallelism import expect_parallel
 from grader.cli import main
 from grader.connection import Clock
 from grader.counters import Profile, Site, WarpRequest
+from grader.observe.traffic import advice, busiest, lane_step, most_wasteful, totals, uncoalesced
 from grader.profile import launches
 from grader.profile.launches import ProfilingWorker
-from grader.profile.lines import advice, busiest, lane_step, most_wasteful, totals, uncoalesced
 from grader.profile.page import page
 from grader.profile.pictures import bank_picture, sector_picture
 from grader.profile.table import kernel_table
 from tests.grader.submissions import write_engine
+from tests.tools import interrupts_enabled
 
 WRONG = """#include <cuda_bf16.h>
 // a kernel of <script>alert("head")</script> &amp; others
@@ -205,7 +206,8 @@ def test_ctrl_c_does_not_wait_for_an_endless_kernel(
 
     monkeypatch.setattr(ProfilingWorker, "_launch", interrupted)
     write_engine(tmp_path, ENDLESS)
-    assert profile(capsys, tmp_path, "--stage", 0, "--html", tmp_path / "page.html") == (130, "", "")
+    with interrupts_enabled():
+        assert profile(capsys, tmp_path, "--stage", 0, "--html", tmp_path / "page.html") == (130, "", "")
 
 
 def test_rows_are_so_wide_that_the_stride_of_a_loop_shows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 
 from grader import properties
-from grader.checking import Failure, property_check
+from grader.checking.api import Failure, property_check
 
 
 def failure_of(check: Callable[..., None]) -> Failure:

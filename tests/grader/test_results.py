@@ -11,11 +11,11 @@ from grader.errors import StudentError, source_lines
 from grader.findings import MAX_KEPT, failure_of
 from grader.manifest import Check, Stage
 from grader.report.results import LARGEST_EVIDENCE, Record, build_results, stage_status, write_results
-from grader.report.text import clean, clean_line
+from grader.text import clean, clean_line
 
 FIRST = Check("s03.1", 1.0, ("s03.1",), 20.0)
 SECOND = Check("s03.2", 1.5, ("s03.2",), 20.0)
-STAGE = Stage("s03", "RMSNorm", "03-rmsnorm.md", "kernel", 2.5, ("kernels/rmsnorm.cu",), (), (FIRST, SECOND))
+STAGE = Stage("s03", "RMSNorm", "03-rmsnorm.md", "kernel", 2.5, ("kernels/rmsnorm.cu",), (FIRST, SECOND))
 
 
 def results_of(*records: Record) -> dict[str, Any]:

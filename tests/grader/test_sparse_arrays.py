@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grader.checking import BF16, Counters, Failure, InOut, Sparse, Worker
+from grader.checking.api import BF16, Counters, Failure, InOut, Sparse, Worker
 from grader.connection import Clock
 
 KERNEL = """

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grader.compare import Failure
+from grader.failure import Failure
 from grader.oracle.model import FLOAT32, Forward, LlamaOracle, Operations
 from grader.oracle.streams import MEAN_FACTOR, TOKEN_FACTOR, expect_stream, expect_streams, read_stream
 

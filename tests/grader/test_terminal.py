@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from grader.kept_output import MORE
+from grader.ipc.output import MORE
 from grader.manifest import Check, Stage
 from grader.report.results import Record, build_results
 from grader.report.terminal import Terminal
 
 
 def stage(name: str, title: str, checks: int, requires: tuple[str, ...] = ()) -> Stage:
-    entries = tuple(Check(f"{name}.{number}", 1.0, (f"{name}.1",), 20.0) for number in range(1, checks + 1))
+    needs = tuple(f"{stage}.1" for stage in (*requires, name))
+    entries = tuple(Check(f"{name}.{number}", 1.0, needs, 20.0) for number in range(1, checks + 1))
     handout = f"{name[1:]}-{title.lower()}.md"
-    return Stage(name, title, handout, "kernel", float(checks), ("launch.toml",), requires, entries)
+    return Stage(name, title, handout, "kernel", float(checks), ("launch.toml",), entries)
 
 
 SOFTMAX = stage("s05", "Softmax", 3)

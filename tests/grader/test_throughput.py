@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from given.requests import SamplingParams
 
 from grader.answers import expect_answers
-from grader.checks.serving import serve_exactly
-from grader.compare import Failure
+from grader.checks.support.llm import serve_exactly
 from grader.errors import StudentError
-from grader.given.requests import SamplingParams
+from grader.failure import Failure
 from grader.oracle.scripted import ScriptedModel, scripted_model
 from grader.throughput import (
     Observed,

@@ -8,7 +8,7 @@ import pytest
 
 from grader import UsageError, timing
 from grader.client import Worker
-from grader.compare import Failure
+from grader.failure import Failure
 from grader.oracle.references import load_oracle
 from grader.oracle.scripted import scripted_model
 from grader.timing import COPIED, UNKNOWN_GPU, expect_time, load_figures, roofline_seconds, wanted_rate

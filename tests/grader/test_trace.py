@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given.config import LlamaConfig
+from given.requests import SamplingParams
 
-from grader.given.config import LlamaConfig
-from grader.given.requests import SamplingParams
 from grader.oracle.scripted import ScriptedModel, scripted_model
 from grader.trace import (
     SLACK,

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from given.requests import SamplingParams
 
-from grader.checking import Failure, Sampling, StudentError, Worker, expect_error
+from grader.checking.api import Failure, Sampling, StudentError, Worker, expect_error
 from grader.connection import Clock
-from grader.given.requests import SamplingParams
 from tests.grader.submissions import COPY, write_engine
 
 TOY = """

@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from grader.checking import Device, Failure, Handle, InOut, Out, StudentError, Worker, expect_error
-from grader.checks.draws import Array
+from grader.checking.api import Device, Failure, Handle, InOut, Out, StudentError, Worker, expect_error
+from grader.checking.draws import Array
 from grader.connection import Clock
 from grader.findings import MAX_CHECKED
-from grader.framing import encode_header, pack_frame
+from grader.ipc.framing import encode_header, pack_frame
 from tests.grader.submissions import COPY, write_engine
 
 Launch = Callable[..., Any]

@@ -1,4 +1,7 @@
-"""Wrong solutions: the rows of tests/mutants.toml."""
+"""Wrong solutions, each one edit away from the reference: the rows of tests/mutants/sNN.toml.
+
+A row stands in the file of the stage whose check must catch it.
+"""
 
 import shutil
 import tomllib
@@ -7,21 +10,29 @@ from pathlib import Path
 
 from grader import KIT
 
-TABLE = KIT / "tests" / "mutants.toml"
+TABLES = KIT / "tests" / "mutants"
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One row; the head of the table says what the fields mean."""
+    """What a student might write, and the check that must catch it."""
 
     id: str
+    """A name; `m…` are rows of the catalogue of real mistakes, the others are their relatives."""
     file: str
+    """Path below solutions/engine/."""
     find: str
+    """A text that occurs in the file exactly once."""
     replace: str
+    """What `find` becomes."""
     check: str
+    """Id of the check that must fail."""
     verdict: str
+    """Verdict of that check."""
     hint: str
+    """What the mistake is."""
     also: list[str] = field(default_factory=list)
+    """Ids of further checks that must fail, whatever their verdict."""
 
     @property
     def checks(self) -> list[str]:
@@ -39,4 +50,13 @@ class Mutant:
 
 
 def load_mutants() -> list[Mutant]:
-    return [Mutant(**row) for row in tomllib.loads(TABLE.read_text())["mutant"]]
+    """All rows, in the order of the stages."""
+    return [mutant for file in sorted(TABLES.glob("s*.toml")) for mutant in load_stage(file)]
+
+
+def load_stage(file: Path) -> list[Mutant]:
+    """The rows of one file; AssertionError when one names a check of another stage."""
+    mutants = [Mutant(**row) for row in tomllib.loads(file.read_text())["mutant"]]
+    for mutant in mutants:
+        assert mutant.check.startswith(f"{file.stem}."), f"{mutant.id} is a row of {mutant.check}, not of {file.name}"
+    return mutants

@@ -1,6 +1,6 @@
 """Every mutant of the solutions is caught by the check that its row names, and every scored check catches one.
 
-Of the table, so many rows are run that each check is seen to fail. With PAGEDLAB_ALL=1 all are, under three seeds, and
+Of the rows, as many are run as show each check fail. With PAGEDLAB_ALL=1 all are, under three seeds, and
 no check of an earlier stage fails.
 """
 

@@ -9,11 +9,11 @@ import gguf
 import ml_dtypes
 import numpy as np
 import safetensors.numpy
+from given.config import LlamaConfig
 from numpy.typing import NDArray
 
-from grader.given.config import LlamaConfig
 from grader.model.gguf_model import hugging_face_name
-from grader.oracle.model import weight_shapes
+from grader.model.weight_shapes import weight_shapes
 
 HEADS, KV_HEADS, HEAD_DIM, HIDDEN, INNER, LAYERS = 4, 2, 16, 64, 96, 2
 ALPHABET = [chr(code) for code in range(33, 127)] + ["Ġ", "Ċ"]

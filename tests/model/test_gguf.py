@@ -13,12 +13,12 @@ import tokenizers
 pytest.importorskip("gguf", reason="gguf is not installed: make setup EXTRAS=model")
 
 import gguf
+from given.config import LlamaConfig
 
-from grader.given.chat_template import ChatTemplate
-from grader.given.config import LlamaConfig
 from grader.model import ModelError
 from grader.model.foreign import check
 from grader.model.gguf_model import convert
+from grader.serving.chat_template import ChatTemplate
 from tests.model import made_up
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from given.tokenizer import Tokenizer
 
 from grader import KIT
-from grader.given.chat_template import ChatTemplate
-from grader.given.tokenizer import Tokenizer
 from grader.model import MODELS
 from grader.oracle.model import FLOAT32
 from grader.oracle.references import ReferenceModel, load_model
+from grader.serving.chat_template import ChatTemplate
 from tests.tools import not_run
 
 NAME = "smollm2-135m"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from grader import KIT
+from tests.tools import interrupts_enabled
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed: make setup EXTRAS=model")
 
@@ -94,13 +95,9 @@ def test_an_answer_is_text_and_its_speed(tmp_path: Path) -> None:
 
 def test_interrupting_aborts_the_request(tmp_path: Path) -> None:
     write(tmp_path, ENGINE.replace("SLEEP", "0.5"))
-    process = subprocess.Popen(
-        command(tmp_path, "generate", "ROMEO " * 200),
-        cwd=KIT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    arguments = command(tmp_path, "generate", "ROMEO " * 200)
+    with interrupts_enabled():
+        process = subprocess.Popen(arguments, cwd=KIT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.read(1)  # the answer has begun
     time.sleep(0.1)

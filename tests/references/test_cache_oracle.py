@@ -8,7 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from grader import oracle
-from grader.compare import Expected, Failure, expect
+from grader.compare import Expected, expect
+from grader.failure import Failure
 
 Array = NDArray[Any]
 

@@ -13,11 +13,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
+from given.config import Llama3RopeScaling, LlamaConfig
 from numpy.typing import ArrayLike, NDArray
 
 from grader import oracle
-from grader.compare import Expected, Failure, expect, expect_rows
-from grader.given.config import Llama3RopeScaling, LlamaConfig
+from grader.compare import Expected, expect, expect_rows
+from grader.failure import Failure
 from grader.oracle.model import HUGGING_FACE_BF16, LlamaOracle, Replaced, round_bf16
 from grader.oracle.references import TINY, ReferenceFileError, ReferenceModel, load_oracle, load_references
 from grader.oracle.references import variant_model as write_variant

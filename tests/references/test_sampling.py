@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from given.requests import SamplingParams
 from numpy.typing import NDArray
 
 from grader import oracle
-from grader.given.requests import SamplingParams
 from grader.oracle.sampling import draw_top_p
 
 SIXTEENTHS = np.log(np.array([2, 8, 1, 4, 1], np.float64) / 16).astype(np.float32)

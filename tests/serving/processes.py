@@ -16,6 +16,7 @@ import httpx2
 import openai
 
 from grader import KIT
+from tests.tools import interrupts_enabled
 
 SECONDS = 60.0
 """Far more than anything here takes on a machine that does nothing else."""
@@ -27,7 +28,8 @@ class Process:
     def __init__(self, submission: Path, model: str, *options: str) -> None:
         command = [sys.executable, "-m", "grader", "serve", "--port", "0", "--device", "cpu"]
         command += ["--submission", str(submission), "--model", model, *options]
-        self.process = subprocess.Popen(command, cwd=KIT, env=os.environ, stderr=subprocess.PIPE, text=True)
+        with interrupts_enabled():
+            self.process = subprocess.Popen(command, cwd=KIT, env=os.environ, stderr=subprocess.PIPE, text=True)
         self.said: list[str] = []
         self.model = Path(model).name
         self._reader = threading.Thread(target=self._read, daemon=True)

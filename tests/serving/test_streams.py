@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import openai
+from given.tokenizer import Tokenizer
 
 from grader import KIT
-from grader.given.tokenizer import Tokenizer
 from grader.oracle.references import load_oracle
 from grader.oracle.scripted import ScriptedModel
 from grader.oracle.streams import expect_stream

@@ -120,7 +120,7 @@ Fault explain(int signal_number, const siginfo_t* info, ucontext_t* context) {
     return {ILLEGAL_ADDRESS, "access outside of all allocations", address};
 }
 
-// A frame of grader/framing.py: {"crash": text}.
+// A frame of grader/ipc/framing.py: {"crash": text}.
 void send_crash(const char* kernel, const Fault& fault) {
     char message[512] = {}, place[40] = {};
     if (fault.code == ILLEGAL_ADDRESS) snprintf(place, sizeof place, " (address %p)", fault.address);

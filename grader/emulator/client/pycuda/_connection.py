@@ -20,7 +20,7 @@ from pycuda._driver import INVALID_CONTEXT, INVALID_VALUE, NOT_INITIALIZED, Erro
 if importlib.util.find_spec("grader") is None:  # a program that has only the emulated pycuda on its path
     sys.path.append(str(Path(__file__).resolve().parents[4]))
 
-from grader.framing import ProtocolError, encode_header, pack_frame, receive_frame
+from grader.ipc.framing import ProtocolError, encode_header, pack_frame, receive_frame
 
 MAX_ANSWER = 16 << 20  # bytes of an answer; a compiler's messages are the longest
 STICKY = (700, 710, 716, 719)  # CUDA's errors after which a context is of no more use

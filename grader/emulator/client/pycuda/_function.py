@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from grader.framing import encode_header, pack_frame
+from grader.ipc.framing import encode_header, pack_frame
 from pycuda import _driver, refuse
 from pycuda._arguments import ArgumentHandler, In, InOut, Out, Signature, packing_error, prepared_format  # noqa: F401
 from pycuda._connection import current

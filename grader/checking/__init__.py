@@ -1,0 +1,1 @@
+"""What checks are written with: the API of a check, property testing, drawn inputs, probes."""

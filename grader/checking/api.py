@@ -1,0 +1,95 @@
+"""What a check file imports: the markers of checks and properties, the kinds of argument, and how to judge results.
+
+A check draws its inputs, makes calls through the fixture `worker` (or `emulator`), and judges what comes back:
+
+    @check("s03.1")
+    def widths(worker, rng):
+        \"\"\"rmsnorm_tree is right at widths 1, 33 and 1000.\"\"\"
+        …
+        expect(worker.launch("rmsnorm_tree", Out((3, width)), x, weight, 1e-5), oracle.rmsnorm(x, weight, 1e-5))
+
+Fixtures: `worker` runs on the graded device, `emulator` always on the emulator, `rng` is a NumPy generator seeded by
+the run and the check, `tiny` is the stored model with its prompts and references, `shared_folder` is an empty folder
+whose files the submission may read, `device_kind` is "cpu" or "gpu", `expect_band(workload, part)` holds the time of a
+workload (grader/workloads.py) on a GPU against the kit's engine.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from grader.arguments import BF16, Device, Handle, InOut, Out, Sampling, Sparse
+from grader.client import Worker
+from grader.compare import Expected, expect, expect_rows
+from grader.counters import Counters
+from grader.errors import StudentError
+from grader.failure import Failure
+from grader.observation import GemmCall, KernelCount, Observed
+from grader.properties import property_check
+
+__all__ = [
+    "BF16",
+    "Band",
+    "Counters",
+    "Device",
+    "Expected",
+    "Failure",
+    "GemmCall",
+    "Handle",
+    "InOut",
+    "KernelCount",
+    "Observed",
+    "Out",
+    "Sampling",
+    "Sparse",
+    "StudentError",
+    "Worker",
+    "check",
+    "expect",
+    "expect_error",
+    "expect_rows",
+    "property_check",
+    "require",
+]
+
+Band = Callable[[str, float], None]
+"""The fixture `expect_band`."""
+
+Function = TypeVar("Function", bound=Callable[..., None])
+
+
+def check(check_id: str) -> Callable[[Function], Function]:
+    """Mark a function as the check of this id in the manifest; the first line of its docstring is the title."""
+
+    def mark(function: Function) -> Function:
+        if not (function.__doc__ or "").strip():
+            raise ValueError(f"check {check_id} has no docstring; its first line is the title that students read")
+        function.check_id = check_id  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+def require(condition: bool, message: str, verdict: str = "INCORRECT_VALUE", **evidence: Any) -> None:
+    """Raise Failure with this verdict, message and evidence unless the condition holds.
+
+    What a submission returned may be an array, and so may a comparison with it: that is no condition that holds.
+    """
+    if not (isinstance(condition, bool | np.bool_) and condition):
+        raise Failure(verdict, message, evidence)
+
+
+def expect_error(call: Callable[[], Any], error: str, *mentions: str) -> None:
+    """Raise Failure unless `call` makes the student's code raise `error`, or a subclass, that has one of `mentions`."""
+    try:
+        call()
+    except StudentError as raised:
+        if error not in raised.type_names:
+            raise
+        if mentions and not any(name in raised.text for name in mentions):
+            names = " or ".join(map(repr, mentions))
+            message = f"{error} must name {names}; its text is: {raised.text or '(empty)'}"
+            raise Failure("INCORRECT_VALUE", message, raised.evidence) from None
+        return
+    raise Failure("INCORRECT_VALUE", f"The call returned; it must raise {error}.")

@@ -1,0 +1,1 @@
+"""How processes of the kit talk: frames over a socket, and what a child prints."""

@@ -1,0 +1,1 @@
+"""A submission's engine outside grading: generate, chat, and a server with OpenAI's interface."""

@@ -1,0 +1,153 @@
+"""`python -m grader generate` and `chat`: a submission's engine answers, its text streamed as it comes."""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from grader import UsageError
+from grader.model import find_model
+from grader.serving.engine import Engine, EngineError
+from grader.serving.engine_loop import MAX_IDLE_STEPS
+from grader.serving.interrupts import interruptible
+
+REQUEST = "talk"
+
+Message = dict[str, str]
+
+
+def run_generate(options: argparse.Namespace) -> int:
+    """Answer one prompt: as a chat's question where the model has a chat template, else as a text to complete.
+
+    Raises what Talker raises, and EngineError.
+    """
+    if not options.prompt:
+        raise UsageError('there is no prompt: write PROMPT="What is the capital of France?", for example.')
+    talker = Talker(options)
+    talker.say(talker.prompt([{"role": "user", "content": options.prompt}]))
+    return 0
+
+
+def run_chat(options: argparse.Namespace) -> int:
+    """A conversation: reads questions until the end of the input, and answers each with all that was said before.
+
+    Raises what Talker raises, and EngineError.
+    """
+    talker = Talker(options)
+    if talker.template is None:
+        raise UsageError(f"{options.model} has no chat template, so it is no chat model: use make generate.")
+    print("Ask something. Ctrl-C ends an answer, Ctrl-D the chat.", file=sys.stderr)
+    messages: list[Message] = []
+    while (question := _read_question()) is not None:
+        if question.strip():
+            messages.append({"role": "user", "content": question})
+            messages.append({"role": "assistant", "content": talker.say(talker.prompt(messages))})
+    return 0
+
+
+def _read_question() -> str | None:
+    try:
+        return input("> " if sys.stdin.isatty() else "")
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return None
+
+
+class Talker:
+    """An engine with a model, asked one thing at a time."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        """Start the engine. Raises UsageError, MalformedSubmission, NothingToGradeOn, EngineError."""
+        folder = find_model(options.model)
+        engine = Engine(Path(options.submission).expanduser(), options.device)
+        self.engine = engine
+        self.template = _chat_template(folder)
+        from given.requests import SamplingParams
+        from given.tokenizer import Tokenizer, TokenizerError
+
+        try:
+            self.tokenizer = Tokenizer.from_folder(folder)
+            self.params = SamplingParams(temperature=options.temperature, max_tokens=options.max_tokens)
+        except (TokenizerError, ValueError) as error:
+            raise UsageError(f"{error}.") from None
+        print(f"{options.submission} on {options.model}, {engine.device.name}: loading …", file=sys.stderr)
+        self.llm = engine.llm(folder, max_num_seqs=1)
+        self._detokenizer = engine.get("detokenizer", "Detokenizer")
+
+    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        """The token ids of a conversation; of the last message's text where the model has no chat template."""
+        if self.template is None:
+            return list(self.tokenizer.encode(messages[-1]["content"]))
+        return list(self.template.encode(messages))
+
+    def say(self, prompt: list[int]) -> str:
+        """Print the answer as it comes, then how fast it was; the answer. Ctrl-C aborts the request."""
+        start = time.monotonic()
+        times: list[float] = []
+        text: list[str] = []
+
+        def show(piece: str) -> None:
+            text.append(piece)
+            print(piece, end="", flush=True)
+
+        with self.engine.errors():
+            detokenizer = self._detokenizer(self.tokenizer.decode)
+        reason = "aborted"
+        for output in self._stream(prompt):
+            times.append(time.monotonic())
+            if len(times) > self.params.max_tokens:
+                raise EngineError(f"engine/llm.py: step gave more tokens than max_tokens = {self.params.max_tokens}.")
+            reason = output.finish_reason
+            if reason != "stop":
+                with self.engine.errors():
+                    piece = detokenizer.push(output.token)
+                show(piece)
+        with self.engine.errors():
+            rest = detokenizer.finish()
+        show(rest)
+        print(flush=True)
+        print(_speed(len(prompt), start, times, reason or "aborted"), file=sys.stderr)
+        return "".join(text)
+
+    def _stream(self, prompt: list[int]) -> Iterator[Any]:
+        """The request's outputs, until it ends or Ctrl-C aborts it."""
+        llm, idle = self.llm, 0
+        with self.engine.errors():
+            llm.add_request(REQUEST, prompt, self.params)
+        interrupted = Event()  # a step is never left in the middle
+        with interruptible(interrupted.set):
+            while not interrupted.is_set():
+                with self.engine.errors():
+                    outputs = llm.step()
+                    running = llm.has_unfinished_requests()
+                idle = 0 if outputs else idle + 1
+                if idle == MAX_IDLE_STEPS:
+                    raise EngineError(f"engine/llm.py: step gave no token {MAX_IDLE_STEPS} times in a row.")
+                yield from outputs
+                if not running:
+                    return
+            with self.engine.errors():
+                llm.abort(REQUEST)
+
+
+def _chat_template(folder: Path) -> Any:
+    """The model's chat template; None where it has none, or nothing here renders it."""
+    try:
+        from grader.serving.chat_template import ChatTemplate, ChatTemplateError
+    except ImportError:
+        raise UsageError("the Python package jinja2 is not installed: run make setup EXTRAS=model.") from None
+    try:
+        return ChatTemplate.from_folder(folder)
+    except ChatTemplateError:
+        return None
+
+
+def _speed(prompt: int, start: float, times: Sequence[float], reason: str) -> str:
+    """What an answer took, in words; the first token's time holds the prefill and is told apart."""
+    if not times:
+        return f"[{prompt} tokens in, none out; {reason}]"
+    rate = f", then {(len(times) - 1) / (times[-1] - times[0]):.1f} tokens/s" if len(times) > 1 else ""
+    return f"[{prompt} tokens in, {len(times)} out; the first after {times[0] - start:.1f} s{rate}; {reason}]"

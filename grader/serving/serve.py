@@ -1,0 +1,111 @@
+"""`python -m grader serve`: a submission's engine behind OpenAI's HTTP interface.
+
+The main thread opens the engine and runs it, since a CUDA context belongs to the thread that made it; the HTTP server
+has a thread of its own.
+"""
+
+import argparse
+import ipaddress
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from grader import UsageError
+from grader.model import find_model
+from grader.serving.engine import Engine
+from grader.serving.interrupts import interruptible
+
+CLOSING_SECONDS = 5
+"""How long the HTTP server waits for clients to take their last bytes."""
+
+
+def run_serve(options: argparse.Namespace) -> int:
+    """Serve until Ctrl-C: 0, or 1 when the engine failed for good. Raises what Engine raises, and UsageError."""
+    with _listener(options.host, options.port) as listener:
+        return _serve(listener, options)
+
+
+def _serve(listener: socket.socket, options: argparse.Namespace) -> int:
+    folder = find_model(options.model)
+    engine = Engine(Path(options.submission).expanduser(), options.device)
+    try:
+        import uvicorn
+
+        from grader.serving.server import Server
+    except ImportError as error:
+        raise UsageError(f"the Python package {error.name} is not installed: run make setup EXTRAS=serve.") from None
+    from grader.serving.engine_loop import SHUTTING_DOWN, EngineLoop
+
+    model = _served_model(folder, options.model)
+    print(f"{options.submission} on {options.model}, {engine.device.name}: loading …", file=sys.stderr)
+    llm = engine.llm(folder, max_num_seqs=options.max_num_seqs)
+    loop = EngineLoop(llm, engine.explain, lambda text: print(f"PagedLab: {text}", file=sys.stderr, flush=True))
+    server = Server(loop, model, options.max_num_seqs + options.queue)
+    http = uvicorn.Server(
+        uvicorn.Config(server.app, log_level="warning", timeout_graceful_shutdown=CLOSING_SECONDS, lifespan="on")
+    )
+    thread = threading.Thread(target=_run_http, args=(http, listener, loop.stop), name="http", daemon=True)
+    with interruptible(loop.stop, signal.SIGTERM):  # the engine ends its step first
+        thread.start()
+        host, port = listener.getsockname()[:2]
+        print(
+            f"Serving {model.name} on http://{_in_url(host)}:{port}/v1; Ctrl-C ends it (twice: at once).",
+            file=sys.stderr,
+            flush=True,
+        )
+        loop.run(server.deliver)
+        http.should_exit = True
+        thread.join()
+    return 0 if loop.failure == SHUTTING_DOWN else 1
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    """The socket, bound before the model is loaded, so that a port that is taken is told at once."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise UsageError(f"{host} is no address of this machine: {error.strerror}.") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise UsageError(f"{host}:{port} cannot be used ({error.strerror}): choose another PORT= or HOST=.") from None
+    if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
+        print(f"PagedLab: {host} can be reached from other machines, and there is no password.", file=sys.stderr)
+    return listener
+
+
+def _served_model(folder: Path, name: str) -> Any:
+    """What the HTTP side needs of the model. Raises UsageError."""
+    from given.config import ConfigError, LlamaConfig
+    from given.tokenizer import Tokenizer, TokenizerError
+
+    from grader.serving.chat_template import ChatTemplate, ChatTemplateError
+    from grader.serving.openai_requests import ServedModel
+
+    try:
+        config, tokenizer = LlamaConfig.from_folder(folder), Tokenizer.from_folder(folder)
+    except (ConfigError, TokenizerError) as error:
+        raise UsageError(f"{error}.") from None
+    try:
+        template = ChatTemplate.from_folder(folder)
+    except ChatTemplateError:
+        template = None
+    return ServedModel(Path(name).name or folder.name, config, tokenizer, template)
+
+
+def _run_http(http: Any, listener: socket.socket, stop: Callable[[], None]) -> None:
+    try:
+        http.run(sockets=[listener])
+    finally:
+        stop()  # without clients there is nothing to wait for
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
