@@ -295,7 +295,7 @@ OWNER = """
 import sys
 from pathlib import Path
 import numpy as np
-from grader.checking import Out, Worker
+from grader.checking.api import Out, Worker
 from grader.connection import Clock
 
 clock = Clock()
