@@ -36,6 +36,7 @@ RELEASED = (
     "tests/grader/",
     "tests/given/",
     "tests/references/",
+    "LICENSE",
     "Makefile",
     "pyproject.toml",
     "constraints.txt",

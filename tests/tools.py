@@ -35,7 +35,7 @@ def interrupts_enabled() -> Iterator[None]:
     A shell ignores SIGINT for the jobs that a script runs in the background, nohup ignores SIGHUP, and all processes
     below inherit that.
     """
-    handlers: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    handlers: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield

@@ -34,9 +34,6 @@ def import_engine(engine: Path) -> types.ModuleType:
     """The engine's module llm, on the real PyCUDA, with `given` importable as a submission sees it."""
     import importlib
 
-    from grader.worker import load_package
-
-    load_package("given", KIT / "grader" / "given")
     sys.path.insert(0, str(engine.parent))
     import given
 

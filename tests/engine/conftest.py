@@ -15,7 +15,7 @@ from grader.worker import load_package
 if "engine" not in sys.modules:
     load_package("engine", KIT / "solutions" / "engine")
 
-from tests.engine import fakes  # noqa: E402  (needs the engine)
+from tests.engine import fakes
 
 
 @pytest.fixture(scope="session")

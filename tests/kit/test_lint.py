@@ -1,6 +1,5 @@
 """Style is checked by tools: ruff, mypy and clang-format, each on all that is ours."""
 
-import ast
 import subprocess
 from pathlib import Path
 
@@ -50,28 +49,3 @@ def test_makefile_is_gnu_make_3_81() -> None:
     for makefile in ("Makefile", "maintainer.mk"):
         text = Path(KIT / makefile).read_text()
         assert [word for word in newer if word in text] == []
-
-
-def code_lines(name: str) -> int:
-    """Lines that are code: not blank, not a comment, not in a docstring."""
-    text = (KIT / name).read_text()
-    documentation: set[int] = set()
-    for node in ast.walk(ast.parse(text)) if name.endswith(".py") else ():
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            documentation |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    lines = enumerate(text.split("\n"), 1)
-    return sum(
-        bool(line.strip()) and not line.strip().startswith(("#", "//")) for i, line in lines if i not in documentation
-    )
-
-
-def test_size_grows_only_on_purpose() -> None:
-    """Lines of code of the solutions, the emulator, and the grader without its checks."""
-
-    def total(folder: str, *without: str) -> int:
-        names = source_files(".py", ".cu", ".cpp", ".h")
-        return sum(code_lines(name) for name in names if name.startswith(folder) and not name.startswith(without))
-
-    assert total("solutions/") <= 2100
-    assert total("grader/emulator/") <= 7050
-    assert total("grader/", "grader/emulator/", "grader/checks/") <= 8250
