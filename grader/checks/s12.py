@@ -167,7 +167,7 @@ def wrong_batches(worker: Worker, tiny: ReferenceModel) -> None:
     )
     for method, cases in (("prefill_batch", prompts), ("decode_batch", tokens)):
         for batch, sequences, error in cases:
-            call = partial(worker.call, model.model.method(method), batch, model.cache.handle, sequences)
+            call = partial(worker.call, model.runner.method(method), batch, model.cache.handle, sequences)
             expect_error(call, error)
     last = model.decode_batch([ids[16], ids[5]], (0, 2))
     for row, position in enumerate((16, 5)):

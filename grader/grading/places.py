@@ -12,7 +12,7 @@ from grader.manifest import Check, Stage
 SOLUTIONS = KIT / "solutions" / "engine"
 """Not part of the student release."""
 
-_SOLUTION = re.compile(r" *(?://|#) (?:solution )?(s\d\d\.\d+)(?::|$)")
+_SOLUTION = re.compile(r" *(?://|#) (s\d\d\.\d+)(?::|$)")
 _CHECK_TABLE = "<!-- checks:"
 """How the line above the table of checks begins in each handout."""
 

@@ -104,8 +104,10 @@ def update(source: Path, home: Path = KIT) -> list[str]:
     new_record = read_record(new[RECORD])
     if version_key(new_record["version"]) < version_key(old["version"]):
         raise ReleaseError(f"{source.name} is version {new_record['version']}, older than {old['version']} here.")
+    changed = changed_stubs(home)
     done = [protect_work(home, old["version"])]
     done += update_starter(home, new)
+    done += [line for name, line in moved_parts(new, old["version"]) if name in changed]
     for name in old["files"].keys() - new.keys():
         if not name.startswith("starter/"):
             (home / name).unlink(missing_ok=True)
@@ -201,6 +203,27 @@ def update_starter(home: Path, new: dict[str, bytes]) -> list[str]:
     return done
 
 
+def changed_stubs(home: Path) -> set[str]:
+    """The files of the starter that are there and not as generated, by their path below `starter/`."""
+    before = generated_hashes((home / GENERATED).read_bytes() if (home / GENERATED).exists() else b"")
+    files = {name: home / "starter" / name for name in before}
+    return {name for name, path in files.items() if path.exists() and sha256(path.read_bytes()) != before[name]}
+
+
+def moved_parts(new: dict[str, bytes], version: object) -> list[tuple[str, str]]:
+    """(file below `starter/`, what moved out of it and where to) of all releases after `version`.
+
+    The changelog has them as items "- `engine/model.py`: prefill and decode now belong in …".
+    """
+    found = []
+    for section in changelog(new):
+        title, _, text = section.partition("\n")
+        if re.fullmatch(r"\d+\.\d+\.\d+", title) and version_key(title) > version_key(version):
+            for name, sentence in re.findall(r"^- `(engine/\S+)`: (.+(?:\n  .+)*)", text, re.MULTILINE):
+                found.append((name, f"starter/{name}: {' '.join(sentence.split())}"))
+    return found
+
+
 def generated_hashes(content: bytes) -> dict[str, str]:
     """Hashes of the starter's files as generated, by their path below `starter/`; nothing known gives {}."""
     try:
@@ -211,8 +234,12 @@ def generated_hashes(content: bytes) -> dict[str, str]:
 
 def reason(new: dict[str, bytes]) -> str:
     """First section of the release's changelog: what changed in its version, in one line."""
-    sections = re.split(r"^## ", new.get("CHANGELOG.md", b"").decode(), flags=re.MULTILINE)
-    return "CHANGELOG, " + " ".join(sections[1].split()) if len(sections) > 1 else "See CHANGELOG.md."
+    return next(("CHANGELOG, " + " ".join(section.split()) for section in changelog(new)), "See CHANGELOG.md.")
+
+
+def changelog(new: dict[str, bytes]) -> list[str]:
+    """The sections of a release's changelog, newest first; each begins with its version."""
+    return re.split(r"^## ", new.get("CHANGELOG.md", b"").decode(), flags=re.MULTILINE)[1:]
 
 
 def write(path: Path, content: bytes) -> None:

@@ -28,7 +28,7 @@ from grader.oracle.model import LlamaOracle
 from grader.oracle.streams import expect_stream
 from grader.traces.answers import read_completions
 from grader.traces.trace import BF16_BYTES, Trace, kv_bytes_per_token, random_trace
-from grader.worker.arguments import BF16, Out
+from grader.worker.arguments import BF16, Handle, Out
 from grader.worker.client import Worker
 
 SEED = 0
@@ -63,17 +63,24 @@ Workload = Callable[[Worker, Path, Generator], Timed]
 """Runs on the model of a folder, with contents that the generator draws."""
 
 
+def new_runner(worker: Worker, folder: Path) -> Handle:
+    """The submission's ModelRunner, with its model of a folder."""
+    model: Handle = worker.call("model.LlamaModel", str(folder), keep=True)
+    runner: Handle = worker.call("model_runner.ModelRunner", model, keep=True)
+    return runner
+
+
 def decode_alone(worker: Worker, folder: Path, rng: Generator, prompt: int, tokens: int) -> Timed:
     """`decode`, a token a call, after a prompt: always the most probable one."""
     config = LlamaConfig.from_folder(folder)
-    model = worker.call("model.LlamaModel", str(folder), keep=True)
+    runner = new_runner(worker, folder)
     cache = worker.call("kv_cache.KVCache", config, 1, prompt + tokens + 1, keep=True)
     ids = rng.integers(config.vocab_size, size=prompt).tolist()
-    answer = [_best(worker.call(model.method("prefill"), ids, cache), config.vocab_size)]
-    answer.append(_best(worker.call(model.method("decode"), answer[-1], cache), config.vocab_size))
+    answer = [_best(worker.call(runner.method("prefill"), ids, cache), config.vocab_size)]
+    answer.append(_best(worker.call(runner.method("decode"), answer[-1], cache), config.vocab_size))
     begin = time.perf_counter()
     for _ in range(tokens - 1):
-        answer.append(_best(worker.call(model.method("decode"), answer[-1], cache), config.vocab_size))
+        answer.append(_best(worker.call(runner.method("decode"), answer[-1], cache), config.vocab_size))
     seconds = time.perf_counter() - begin
     size = _bytes(config, tokens - 1, range(prompt + 2, prompt + tokens + 1))
     return Timed(seconds, tokens - 1, size, [(ids, answer)])
@@ -83,17 +90,17 @@ def decode_together(worker: Worker, folder: Path, rng: Generator, sequences: int
     """`decode_batch`, a step a call, after packed prompts: random tokens, but the most probable ones of one sequence,
     so that its answer can be judged."""
     config = LlamaConfig.from_folder(folder)
-    model = worker.call("model.LlamaModel", str(folder), keep=True)
+    runner = new_runner(worker, folder)
     cache = worker.call("kv_cache.KVCache", config, sequences, prompt + steps + 1, keep=True)
     ids = rng.integers(config.vocab_size, size=(sequences, prompt + steps))
     judged, shape = int(rng.integers(sequences)), (sequences, config.vocab_size)
 
     def step(position: int) -> None:
-        logits = worker.call(model.method("decode_batch"), ids[:, position].tolist(), cache)
+        logits = worker.call(runner.method("decode_batch"), ids[:, position].tolist(), cache)
         if position + 1 < ids.shape[1]:
             ids[judged, position + 1] = _best(logits, *shape, row=judged)
 
-    logits = worker.call(model.method("prefill_batch"), ids[:, :prompt].tolist(), cache)
+    logits = worker.call(runner.method("prefill_batch"), ids[:, :prompt].tolist(), cache)
     ids[judged, prompt] = _best(logits, *shape, row=judged)
     step(prompt)
     begin = time.perf_counter()

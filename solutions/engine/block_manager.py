@@ -4,6 +4,10 @@ Numbers alone: the memory of the blocks is the cache's, and no GPU is needed her
 caller's choice; position p of it is row p % block_size of block `block_table(sequence)[p // block_size]`.
 """
 
+from array import array
+from collections.abc import Sequence
+
+import numpy as np
 from given.requests import OutOfBlocks
 
 
@@ -17,7 +21,7 @@ class BlockManager:
             raise ValueError(f"a pool has at least 1 block of at least 1 token, not {num_blocks} of {block_size}")
         self.block_size = block_size
         self._free = list(reversed(range(num_blocks)))  # a stack: the block freed last is handed out first
-        self._tables: dict[int, list[int]] = {}
+        self._tables: dict[int, array[int]] = {}  # int32, so that `tables` copies bytes and converts no number
         self._lengths: dict[int, int] = {}
 
     def allocate(self, sequence: int, num_tokens: int) -> None:
@@ -29,8 +33,9 @@ class BlockManager:
         # s14.1: refuse first, change afterwards
         if sequence in self._tables:
             raise ValueError(f"sequence {sequence} has its blocks already; append to it, or free it first")
-        blocks = self._take(num_tokens, 0, num_tokens)
-        self._tables[sequence] = blocks
+        table = array("i")
+        self._grow(table, 0, num_tokens)
+        self._tables[sequence] = table
         self._lengths[sequence] = num_tokens
 
     def append(self, sequence: int, count: int = 1) -> None:
@@ -40,9 +45,8 @@ class BlockManager:
         then nothing has changed.
         """
         # s14.1: the new length decides how many blocks are needed, not the increment
-        table = self._table(sequence)
-        length = self._lengths[sequence]
-        table += self._take(count, len(table), length + count)
+        length = self.num_tokens(sequence)
+        self._grow(self._tables[sequence], length, count)
         self._lengths[sequence] = length + count
 
     def free(self, sequence: int) -> None:
@@ -62,10 +66,10 @@ class BlockManager:
         Raises ValueError for an unknown sequence, or a start below 0 or beyond the length.
         """
         # s14.1: block of the position, row within it
-        table, length = self._table(sequence), self._lengths[sequence]
+        length = self.num_tokens(sequence)
         if not 0 <= start <= length:
             raise ValueError(f"start is {start}, but sequence {sequence} has the positions 0 to {length - 1}")
-        size = self.block_size
+        table, size = self._tables[sequence], self.block_size
         return [table[position // size] * size + position % size for position in range(start, length)]
 
     def num_free(self) -> int:
@@ -76,19 +80,32 @@ class BlockManager:
     def num_tokens(self, sequence: int) -> int:
         """The length of a sequence. Raises ValueError for an unknown one."""
         # s14.1: look it up
-        self._table(sequence)
-        return self._lengths[sequence]
+        try:
+            return self._lengths[sequence]
+        except KeyError:
+            raise ValueError(f"sequence {sequence} is unknown: never allocated, or freed already") from None
 
-    def _table(self, sequence: int) -> list[int]:
-        if sequence not in self._tables:
-            raise ValueError(f"sequence {sequence} is unknown: never allocated, or freed already")
+    def tables(self, sequences: Sequence[int], width: int) -> np.ndarray:
+        """The block tables of all these sequences: [B, width] int32, −1 after the blocks of each."""
+        # −1 is four bytes of ff.
+        rows = [self._table(sequence).tobytes().ljust(4 * width, b"\xff") for sequence in sequences]
+        return np.frombuffer(b"".join(rows), np.int32).reshape(-1, width)
+
+    def _table(self, sequence: int) -> "array[int]":
+        self.num_tokens(sequence)  # raises for an unknown one
         return self._tables[sequence]
 
-    def _take(self, count: int, held: int, length: int) -> list[int]:
-        """The blocks that a sequence of `held` blocks lacks when `count` more tokens make it `length` tokens long."""
+    def _grow(self, table: "array[int]", length: int, count: int) -> None:
+        """Take the blocks that a table of `length` tokens lacks for `count` more."""
         if count < 0:
             raise ValueError(f"a sequence cannot grow by {count} tokens")
-        missing = -(-length // self.block_size) - held
+        missing = blocks_for(length + count, self.block_size) - len(table)
         if missing > len(self._free):
             raise OutOfBlocks(f"{missing} blocks are needed and {len(self._free)} are free")
-        return [self._free.pop() for _ in range(missing)]
+        for _ in range(missing):
+            table.append(self._free.pop())
+
+
+def blocks_for(num_tokens: int, block_size: int) -> int:
+    """How many blocks this many tokens fill, the last one perhaps in part."""
+    return -(-num_tokens // block_size)

@@ -3,18 +3,18 @@
 from collections.abc import Callable
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-"""What `decode` gives for bytes that are no character, or not yet a whole one."""
+"""What `decode` returns for bytes that are no character, or not yet a whole one."""
 
 
 class Detokenizer:
     """The text of one answer, piece by piece; all pieces together are decode(all tokens)."""
 
     def __init__(self, decode: Callable[[list[int]], str]) -> None:
-        """`decode` gives the text of any list of tokens, as Tokenizer.decode does."""
+        """`decode` returns the text of any list of tokens, as Tokenizer.decode does."""
         # s10.4: no tokens yet, no text shown
         self.decode = decode
         self.tokens: list[int] = []
-        self.last_piece = 0  # so many of these have given their text; the next one's spacing may depend on them
+        self.last_piece = 0  # this many of these have given their text; the next one's spacing may depend on them
 
     def push(self, token: int) -> str:
         """The text that is new and final with this token; empty while what is new ends in U+FFFD.

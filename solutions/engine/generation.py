@@ -6,14 +6,16 @@ import numpy as np
 from given.requests import RequestTooLong, SamplingParams
 
 from .kv_cache import KVCache
-from .model import LlamaModel
+from .model_runner import ModelRunner
 from .sampling import sample
 
 
-def generate(model: LlamaModel, cache: KVCache, prompt: Sequence[int], params: SamplingParams) -> tuple[list[int], str]:
-    """(new tokens, finish reason) of one prompt, written with sequence 0 of the cache.
+def generate(
+    runner: ModelRunner, cache: KVCache, prompt: Sequence[int], params: SamplingParams
+) -> tuple[list[int], str]:
+    """(new tokens, finish reason) of one prompt, written with slot 0 of the cache.
 
-    The reason is "stop" when a token is one of model.config.eos_token_ids, which is then the last token returned
+    The reason is "stop" when a token is one of runner.model.config.eos_token_ids, which is then the last token returned
     (params.ignore_eos: never), and "length" when there are params.max_tokens new tokens or prompt and new tokens
     together are cache.max_length. All tokens are drawn with one generator, numpy.random.default_rng(params.seed).
     Raises RequestTooLong when the cache leaves no room for a new token; what model and sampling raise passes through.
@@ -22,11 +24,11 @@ def generate(model: LlamaModel, cache: KVCache, prompt: Sequence[int], params: S
     room = cache.max_length - len(prompt)
     if room < 1:
         raise RequestTooLong(f"a prompt of {len(prompt)} tokens leaves no room in a context of {cache.max_length}")
-    stops = () if params.ignore_eos else model.config.eos_token_ids
+    stops = () if params.ignore_eos else runner.model.config.eos_token_ids
     generator = np.random.default_rng(params.seed)
     tokens: list[int] = []
     while len(tokens) < min(params.max_tokens, room):
-        logits = model.decode(tokens[-1], cache) if tokens else model.prefill(prompt, cache)
+        logits = runner.decode(tokens[-1], cache) if tokens else runner.prefill(prompt, cache)
         tokens.append(sample(logits, params, generator))
         if tokens[-1] in stops:
             return tokens, "stop"

@@ -8,7 +8,7 @@ from pycuda.gpuarray import GPUArray
 def linear(out: GPUArray, x: GPUArray, weight: GPUArray, stream: cuda.Stream | None = None) -> None:
     """out = x · weightᵀ. out [M, N] bf16 or float32, x [M, K] bf16, weight [N, K] bf16, all contiguous.
 
-    K = 0 gives zeros. Raises ValueError for shapes that do not fit each other.
+    Zeros where K = 0. Raises ValueError for shapes that do not fit each other.
     """
     # s06.3: cuBLAS counts by columns, so ask it for the transpose of every matrix
     (num_rows, depth), num_columns = x.shape, weight.shape[0]

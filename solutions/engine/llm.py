@@ -18,12 +18,11 @@ from pycuda import gpuarray
 from pycuda.gpuarray import GPUArray
 
 from .model import LlamaModel
+from .model_runner import ModelRunner
+from .options import Options
 from .paged_kv_cache import PagedKVCache
 from .sampling import sample
 from .scheduler import Request, Scheduler
-
-LONGEST_DEFAULT_CONTEXT = 4096
-DEFAULT_BATCHED_TOKENS = 2048
 
 
 class LLM:
@@ -46,43 +45,34 @@ class LLM:
         max_num_seqs: requests running at once. max_model_len: the longest context, prompt and new tokens together; by
         default the model's own, at most 4,096. The size of the cache is given as its number of blocks of `block_size`
         tokens, or in bytes for the keys and values of all layers; by default it suffices for max_num_seqs full
-        contexts. No context is longer than the whole cache. max_num_batched_tokens: a step computes so many tokens at
-        most, prompts and one for each decode, but one prompt always; by default 2,048, or a full context if that is
-        longer. enforce_eager: False allows decode steps to be recorded as CUDA graphs where there are any; nobody is
-        obliged to.
+        contexts. No context is longer than the whole cache. max_num_batched_tokens: a step computes this many tokens
+        at most, prompts and one for each decode, but one prompt always; by default 2,048, or a full context if that is
+        longer. enforce_eager: False allows decode steps to be recorded as CUDA graphs where there are any, and obliges
+        to nothing.
         Raises ValueError for an option that means nothing, or for both sizes of the cache at once; ConfigError and
         SafetensorsError, which name the file that is not usable, pass through.
         """
-        # s13.2: sizes first, then the model, the cache, the scheduler, and where a step's ids go
-        config = LlamaConfig.from_folder(model_dir)
-        if max_model_len is None:
-            max_model_len = min(config.max_position_embeddings, LONGEST_DEFAULT_CONTEXT)
-        _refuse_outside("max_model_len", max_model_len, config.max_position_embeddings)
-        _refuse_outside("max_num_seqs", max_num_seqs)
-        _refuse_outside("block_size", block_size)
-        if num_blocks is None and kv_memory_bytes is None:
-            num_blocks = max_num_seqs * -(-max_model_len // block_size)
-        elif num_blocks is None:
-            num_blocks = _blocks_in(kv_memory_bytes, config, block_size)
-        elif kv_memory_bytes is not None:
-            raise ValueError("num_blocks and kv_memory_bytes both give the cache's size: leave one of them out")
-        _refuse_outside("num_blocks", num_blocks)
-        self.max_length = min(max_model_len, num_blocks * block_size)
-        if max_num_batched_tokens is None:
-            max_num_batched_tokens = max(DEFAULT_BATCHED_TOKENS, self.max_length)
-        _refuse_outside("max_num_batched_tokens", max_num_batched_tokens)
-
-        self.config = config
-        self.model = LlamaModel(model_dir)
+        # s13.2: the options first, then the model, the cache, the scheduler, and where a step's ids go
+        self.config = LlamaConfig.from_folder(model_dir)
+        options = Options(
+            self.config,
+            max_num_seqs=max_num_seqs,
+            max_model_len=max_model_len,
+            kv_memory_bytes=kv_memory_bytes,
+            num_blocks=num_blocks,
+            block_size=block_size,
+            max_num_batched_tokens=max_num_batched_tokens,
+        )
+        self.max_length = options.max_length
+        self.runner = ModelRunner(LlamaModel(model_dir))
         if not enforce_eager and graphs.is_supported():
-            self.model.use_graphs()
-        longest_prefill = max(self.max_length, min(max_num_batched_tokens, max_num_seqs * self.max_length))
-        self.model.reserve(longest_prefill, max_num_seqs)
-        self.cache = PagedKVCache(config, num_blocks, block_size, max_num_seqs, self.max_length)
-        self.scheduler = Scheduler(self.cache, max_num_batched_tokens, headroom=block_size)
+            self.runner.use_graphs()
+        self.runner.reserve(options.longest_prefill, max_num_seqs)
+        self.cache = PagedKVCache(self.config, options.num_blocks, block_size, max_num_seqs, self.max_length)
+        self.scheduler = Scheduler(self.cache, options.max_num_batched_tokens, headroom=block_size)
         self._model_dir = model_dir
         self._requests: dict[str, Request] = {}
-        self._num_blocks = num_blocks
+        self._num_blocks = options.num_blocks
         self._num_steps = 0
         self._ids = gpuarray.empty(max_num_seqs, np.int32)
         self._host_ids = cuda.pagelocked_empty(max_num_seqs, np.int32)
@@ -228,10 +218,10 @@ class LLM:
             return []
         if decodes:
             ids = [request.tokens[-1] for request in decodes]
-            self._choose(decodes, self.model.launch_decode(ids, self.cache, _sequences(decodes)), 0)
+            self._choose(decodes, self.runner.launch_decode(ids, self.cache, _slots(decodes)), 0)
         if prefills:
             prompts = [request.tokens for request in prefills]
-            logits = self.model.launch_prefill(prompts, self.cache, _sequences(prefills))
+            logits = self.runner.launch_prefill(prompts, self.cache, _slots(prefills))
             self._choose(prefills, logits, len(decodes))
         cuda.memcpy_dtoh(self._host_ids[: len(batch)], self._ids.gpudata)
         return self._draw(batch, self._host_ids[: len(batch)].tolist())
@@ -239,7 +229,7 @@ class LLM:
     def _choose(self, requests: list[Request], logits: GPUArray, first: int) -> None:
         """Launch the greedy choice for these rows, which are rows first … of the step. The logits of a request that
         draws its tokens start for the host; they are there when the ids are, which are copied after them."""
-        ops.argmax(self._ids[first : first + len(requests)], logits, self.model.stream)
+        ops.argmax(self._ids[first : first + len(requests)], logits, self.runner.stream)
         for row, request in enumerate(requests):
             if request.params.temperature > 0:
                 cuda.memcpy_dtoh_async(self._host_logits[first + row], logits[row].gpudata)
@@ -276,22 +266,6 @@ class LLM:
         return Completion(tokens, text, reason)
 
 
-def _refuse_outside(name: str, value: int, most: int | None = None) -> None:
-    """ValueError for an option that is no whole number from 1 to `most`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1 or (most is not None and value > most):
-        limits = "from 1 on" if most is None else f"from 1 to {most}"
-        raise ValueError(f"{name} must be a whole number {limits}, got {value!r}")
-
-
-def _blocks_in(kv_memory_bytes: int, config: LlamaConfig, block_size: int) -> int:
-    """How many blocks fit into so many bytes: a token has a key and a value, bf16, in each layer."""
-    _refuse_outside("kv_memory_bytes", kv_memory_bytes)
-    block = block_size * config.num_layers * 2 * config.num_kv_heads * config.head_dim * 2
-    if kv_memory_bytes < block:
-        raise ValueError(f"kv_memory_bytes is {kv_memory_bytes}, but one block of this model takes {block} bytes")
-    return kv_memory_bytes // block
-
-
 def _whole_numbers(prompt: Sequence[int]) -> list[int]:
     try:
         return [operator.index(token) for token in prompt]
@@ -308,5 +282,5 @@ def _one_for_each(params: SamplingParams | Sequence[SamplingParams] | None, coun
     return list(params)
 
 
-def _sequences(requests: list[Request]) -> list[int]:
-    return [request.sequence for request in requests]
+def _slots(requests: list[Request]) -> list[int]:
+    return [request.slot for request in requests]

@@ -20,7 +20,7 @@ class Cache(Protocol):
 
     def can_extend(self, counts: Mapping[int, int]) -> bool: ...
 
-    def free(self, sequence: int) -> None: ...
+    def free(self, slot: int) -> None: ...
 
 
 @dataclass(eq=False)
@@ -34,37 +34,37 @@ class Request:
     """The request ends when `tokens` is this long: by max_tokens or by the longest context."""
     params: SamplingParams
     generator: np.random.Generator
-    sequence: int | None = None
-    """Its number in the cache while it runs; None while it waits."""
+    slot: int | None = None
+    """Where the cache keeps its keys and values while it runs; None while it waits."""
 
 
 class Scheduler:
     """The waiting and the running requests.
 
     A request only ever moves from the front of `waiting` to the end of `running`, and back the same way. So the running
-    ones and then the waiting ones are in order of arrival at any time: nobody is overtaken, and the oldest request,
+    ones and then the waiting ones are in order of arrival at any time: none is overtaken, and the oldest request,
     which is never preempted as long as others run, always gets on.
     """
 
     def __init__(self, cache: Cache, max_num_batched_tokens: int, headroom: int) -> None:
-        """`cache` has a sequence for each running request. A step computes at most `max_num_batched_tokens` tokens, one
+        """`cache` has a slot for each running request. A step computes at most `max_num_batched_tokens` tokens, one
         for each decode and all of each prompt; but one prompt is admitted however long it is.
 
         A waiting request is admitted only if all that then run have room for `headroom` further tokens each, 1 at least
         (for fewer where they end before). Without it a request would come in and be preempted a step later, its prefill
         wasted.
         """
-        # s13.1: two queues, and the cache's sequences that nobody uses
+        # s13.1: two queues, and the slots of the cache that are free
         self.cache = cache
         self.max_num_batched_tokens = max_num_batched_tokens
         self.headroom = headroom
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.num_preemptions = 0
-        self._free_sequences = list(reversed(range(cache.num_slots)))
+        self._free_slots = list(reversed(range(cache.num_slots)))
 
     def add(self, request: Request) -> None:
-        """A new request: it waits behind all others."""
+        """A new request: it waits after all others."""
         # s13.1: to the end of the queue
         self.waiting.append(request)
 
@@ -72,11 +72,11 @@ class Scheduler:
         """The requests that get a token in this step: (those to decode, those to prefill).
 
         All that were running decode; if the cache has no room for that, the last admitted are preempted until it has.
-        Then the waiting are admitted, in order, as long as a sequence, the cache and the token budget allow it. The
+        Then the waiting are admitted, in order, as long as a slot, the cache and the token budget allow it. The
         room is only asked for here; the model takes it when it launches.
         """
         # s13.1: the running first, then as many of the waiting as fit
-        while not self.cache.can_extend({request.sequence: 1 for request in self.running}):
+        while not self.cache.can_extend({request.slot: 1 for request in self.running}):
             self.preempt()
         decodes = list(self.running)
         return decodes, self._admit()
@@ -85,17 +85,17 @@ class Scheduler:
         """Move requests from waiting to running until the first that does not fit; they are to be prefilled."""
         admitted: list[Request] = []
         budget = self.max_num_batched_tokens - len(self.running)
-        if not self.waiting or not self._free_sequences:
+        if not self.waiting or not self._free_slots:
             return admitted
-        demand = {request.sequence: self._tokens_soon(request) for request in self.running}
-        while self.waiting and self._free_sequences:
-            request, sequence = self.waiting[0], self._free_sequences[-1]
+        demand = {request.slot: self._tokens_soon(request) for request in self.running}
+        while self.waiting and self._free_slots:
+            request, slot = self.waiting[0], self._free_slots[-1]
             # A prefill stores all tokens; of those to come, the last one is never stored.
-            demand[sequence] = len(request.tokens) + self._tokens_soon(request) - 1
+            demand[slot] = len(request.tokens) + self._tokens_soon(request) - 1
             if (admitted and len(request.tokens) > budget) or not self.cache.can_extend(demand):
                 break
             budget -= len(request.tokens)
-            request.sequence = self._free_sequences.pop()
+            request.slot = self._free_slots.pop()
             self.running.append(self.waiting.popleft())
             admitted.append(request)
         return admitted
@@ -114,12 +114,12 @@ class Scheduler:
         self.num_preemptions += 1
 
     def remove(self, request: Request) -> None:
-        """Forget a request that waits or runs: it has ended or nobody wants it any more."""
+        """Forget a request that waits or runs: it has ended, or is not wanted any more."""
         # s13.1: a running one gives back what it has
-        if request.sequence is None:
+        if request.slot is None:
             self.waiting.remove(request)
             return
-        self.cache.free(request.sequence)
+        self.cache.free(request.slot)
         self.running.remove(request)
-        self._free_sequences.append(request.sequence)
-        request.sequence = None
+        self._free_slots.append(request.slot)
+        request.slot = None

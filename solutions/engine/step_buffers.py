@@ -1,10 +1,8 @@
-"""The memory of a pass over tokens: allocated once, then reused by every pass that is not larger.
-
-No exercise of its own: part of how the solutions' model.py is organised, for which you may choose otherwise.
-"""
+"""The memory of a pass over tokens: allocated once, then reused by every pass that is not larger."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -16,11 +14,14 @@ from pycuda.gpuarray import GPUArray
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
+MAX_VIEWS = 1024
+"""This many sets of views are remembered: a long-running server must not collect one for each length it meets."""
+
 
 class Activations(NamedTuple):
-    """What a pass over some number of tokens, or some number of sequences, reads and writes: a row for each."""
+    """What a pass over some number of tokens reads and writes: a row for each, bf16."""
 
-    hidden: GPUArray  # [tokens, hidden_size] bf16: the residual stream
+    hidden: GPUArray  # [tokens, hidden_size]: the residual stream
     normed: GPUArray  # [tokens, hidden_size]
     branch: GPUArray  # [tokens, hidden_size]: what attention or the feed-forward block adds to the stream
     q: GPUArray  # [tokens, num_heads, head_dim]
@@ -34,66 +35,76 @@ class Activations(NamedTuple):
     gate: GPUArray  # [tokens, intermediate_size]
     up: GPUArray
     gated: GPUArray
-    prefill_logits: GPUArray  # [sequences, vocab_size] float32
-    decode_logits: GPUArray
 
-
-MAX_VIEWS = 1024
-"""So many sets of views are remembered: a long-running server must not collect one for each length it meets."""
-
-
-class Buffers:
-    """The memory of passes over at most so many tokens and sequences; a pass uses the first rows of each array."""
-
-    def __init__(self, config: LlamaConfig, max_num_tokens: int, max_num_seqs: int) -> None:
+    @classmethod
+    def allocate(cls, config: LlamaConfig, num_tokens: int) -> "Activations":
         def empty(*shape: int) -> GPUArray:
-            return gpuarray.empty((max_num_tokens, *shape), BF16)
+            return gpuarray.empty((num_tokens, *shape), BF16)
 
-        self.max_num_tokens, self.max_num_seqs = max_num_tokens, max_num_seqs
         num_heads = (config.num_heads, config.num_kv_heads, config.num_kv_heads, config.num_heads)
         heads = [empty(number, config.head_dim) for number in num_heads]  # q, k, v, attended
-        logits = [gpuarray.empty((max_num_seqs, config.vocab_size), np.float32) for _ in range(2)]
-        self._all = Activations._make(
+        return cls._make(
             [empty(config.hidden_size) for _ in range(3)]
             + heads
-            + [array.reshape(max_num_tokens, -1) for array in heads]
+            + [array.reshape(num_tokens, -1) for array in heads]
             + [empty(config.intermediate_size) for _ in range(3)]
-            + logits
         )
-        self._views: dict[int, Activations] = {}
 
-    def rows(self, count: int) -> Activations:
-        """The first rows of all arrays: a view, made once for a number of rows."""
+
+class Logits(NamedTuple):
+    """[sequences, vocab_size] float32 each: a step may launch both before it reads either."""
+
+    prefill: GPUArray
+    decode: GPUArray
+
+    @classmethod
+    def allocate(cls, config: LlamaConfig, num_seqs: int) -> "Logits":
+        return cls._make(gpuarray.empty((num_seqs, config.vocab_size), np.float32) for _ in cls._fields)
+
+
+Arrays = TypeVar("Arrays", Activations, Logits)
+
+
+class FirstRows(Generic[Arrays]):
+    """The first rows of some arrays: views, made once for each number of rows."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self.size = arrays[0].shape[0]
+        self._all = arrays
+        self._views: dict[int, Arrays] = {}
+
+    def __getitem__(self, count: int) -> Arrays:
         if count not in self._views:
             if len(self._views) >= MAX_VIEWS:
                 self._views.clear()
-            self._views[count] = Activations._make(array[:count] for array in self._all)
+            self._views[count] = self._all._make(array[:count] for array in self._all)
         return self._views[count]
 
 
-class Integers:
-    """Takes a pass's integers (ids, positions, tables …) to the GPU in one copy that nobody waits for."""
+class Staging:
+    """Takes a pass's integers (ids, positions, tables …) to the GPU in one copy that is not waited for."""
 
     def __init__(self) -> None:
-        self.size = 0
+        self._size = 0
         self._turn = 0
         self._views: dict[tuple[tuple[int, ...], ...], list[GPUArray]] = {}
 
-    def reserve(self, size: int) -> None:
-        """Make room for `size` integers."""
-        if size <= self.size:
-            return
-        if self.size:
+    def reserve(self, size: int) -> bool:
+        """Make room for `size` integers. True where that moves the memory: earlier views are then not valid."""
+        if size <= self._size:
+            return False
+        if self._size:
             cuda.Context.synchronize()  # a copy may still read the memory that goes
+        self._size = max(size, 2 * self._size)  # a batch that grows shall not move it in each step
         self._views.clear()
-        self._device = gpuarray.empty(size, np.int32)
+        self._device = gpuarray.empty(self._size, np.int32)
         # Two in turn: while the copy from one may be under way, the next pass fills the other.
-        self._hosts = [cuda.pagelocked_empty(size, np.int32) for _ in range(2)]
+        self._hosts = [cuda.pagelocked_empty(self._size, np.int32) for _ in range(2)]
         self._copied = [cuda.Event() for _ in range(2)]
-        self.size = size
+        return True
 
-    def send(self, *arrays: np.ndarray, stream: cuda.Stream | None = None) -> list[GPUArray]:
-        """The arrays as int32 arrays on the GPU, for the kernels launched until the next call."""
+    def send(self, arrays: Sequence[np.ndarray], stream: cuda.Stream | None) -> list[GPUArray]:
+        """The arrays as int32 arrays on the GPU, for the kernels launched until the next call. There must be room."""
         self._turn = 1 - self._turn
         host, copied = self._hosts[self._turn], self._copied[self._turn]
         copied.synchronize()  # returns at once unless two passes were launched without waiting for either
@@ -106,7 +117,7 @@ class Integers:
         return self._at(tuple([array.shape for array in arrays]))
 
     def _at(self, shapes: tuple[tuple[int, ...], ...]) -> list[GPUArray]:
-        """Views of these shapes, one behind the other."""
+        """Views of these shapes, one after the other."""
         if shapes not in self._views:
             if len(self._views) >= MAX_VIEWS:
                 self._views.clear()

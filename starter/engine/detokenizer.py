@@ -7,7 +7,7 @@ class Detokenizer:
     """The text of one answer, piece by piece; all pieces together are decode(all tokens)."""
 
     def __init__(self, decode: Callable[[list[int]], str]) -> None:
-        """`decode` gives the text of any list of tokens, as Tokenizer.decode does."""
+        """`decode` returns the text of any list of tokens, as Tokenizer.decode does."""
         # TODO s10.4: no tokens yet, no text shown
         raise NotImplementedError("s10.4")
 

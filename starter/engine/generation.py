@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from given.requests import SamplingParams
 
 from .kv_cache import KVCache
-from .model import LlamaModel
+from .model_runner import ModelRunner
 
 
-def generate(model: LlamaModel, cache: KVCache, prompt: Sequence[int], params: SamplingParams) -> tuple[list[int], str]:
-    """(new tokens, finish reason) of one prompt, written with sequence 0 of the cache.
+def generate(
+    runner: ModelRunner, cache: KVCache, prompt: Sequence[int], params: SamplingParams
+) -> tuple[list[int], str]:
+    """(new tokens, finish reason) of one prompt, written with slot 0 of the cache.
 
-    The reason is "stop" when a token is one of model.config.eos_token_ids, which is then the last token returned
+    The reason is "stop" when a token is one of runner.model.config.eos_token_ids, which is then the last token returned
     (params.ignore_eos: never), and "length" when there are params.max_tokens new tokens or prompt and new tokens
     together are cache.max_length. All tokens are drawn with one generator, numpy.random.default_rng(params.seed).
     Raises RequestTooLong when the cache leaves no room for a new token; what model and sampling raise passes through.

@@ -29,14 +29,14 @@ class LLM:
         max_num_seqs: requests running at once. max_model_len: the longest context, prompt and new tokens together; by
         default the model's own, at most 4,096. The size of the cache is given as its number of blocks of `block_size`
         tokens, or in bytes for the keys and values of all layers; by default it suffices for max_num_seqs full
-        contexts. No context is longer than the whole cache. max_num_batched_tokens: a step computes so many tokens at
-        most, prompts and one for each decode, but one prompt always; by default 2,048, or a full context if that is
-        longer. enforce_eager: False allows decode steps to be recorded as CUDA graphs where there are any; nobody is
-        obliged to.
+        contexts. No context is longer than the whole cache. max_num_batched_tokens: a step computes this many tokens
+        at most, prompts and one for each decode, but one prompt always; by default 2,048, or a full context if that is
+        longer. enforce_eager: False allows decode steps to be recorded as CUDA graphs where there are any, and obliges
+        to nothing.
         Raises ValueError for an option that means nothing, or for both sizes of the cache at once; ConfigError and
         SafetensorsError, which name the file that is not usable, pass through.
         """
-        # TODO s13.2: sizes first, then the model, the cache, the scheduler, and where a step's ids go
+        # TODO s13.2: the options first, then the model, the cache, the scheduler, and where a step's ids go
         raise NotImplementedError("s13.2")
 
     def add_request(self, request_id: str, prompt: Sequence[int] | str, sampling_params: SamplingParams) -> None:

@@ -1,5 +1,5 @@
 """Stand-ins for what LLM needs of a GPU: arrays in host memory, and a model whose logits depend on all that its cache
-holds of a sequence, so that a token lost, doubled or taken from another request changes what follows."""
+holds of a slot, so that a token lost, doubled or taken from another request changes what follows."""
 
 import json
 import zlib
@@ -55,37 +55,44 @@ class Cache:
         self.block_manager = BlockManager(num_blocks, block_size)
         self.stored: dict[int, list[int]] = {}
 
-    def length(self, sequence: int) -> int:
-        return len(self.stored.get(sequence, []))
+    def length(self, slot: int) -> int:
+        return len(self.stored.get(slot, []))
 
     def can_extend(self, counts: Mapping[int, int]) -> bool:
-        lengths = {sequence: self.length(sequence) for sequence in counts}
-        assert all(0 <= sequence < self.num_slots for sequence in counts)
-        if any(lengths[sequence] + count > self.max_length for sequence, count in counts.items()):
+        lengths = {slot: self.length(slot) for slot in counts}
+        assert all(0 <= slot < self.num_slots for slot in counts)
+        if any(lengths[slot] + count > self.max_length for slot, count in counts.items()):
             return False
         blocks = [-(-(n + counts[s]) // self.block_size) - -(-n // self.block_size) for s, n in lengths.items()]
         return sum(blocks) <= self.block_manager.num_free()
 
     def extend(self, counts: Mapping[int, int]) -> None:
-        if any(self.length(sequence) + count > self.max_length for sequence, count in counts.items()):
+        if any(self.length(slot) + count > self.max_length for slot, count in counts.items()):
             raise RequestTooLong("beyond max_length")
-        for sequence, count in counts.items():
-            if sequence not in self.stored:
-                self.block_manager.allocate(sequence, 0)
-                self.stored[sequence] = []
-            self.block_manager.append(sequence, count)
+        for slot, count in counts.items():
+            if slot not in self.stored:
+                self.block_manager.allocate(slot, 0)
+                self.stored[slot] = []
+            self.block_manager.append(slot, count)
 
-    def free(self, sequence: int) -> None:
-        if sequence in self.stored:
-            self.block_manager.free(sequence)
-            del self.stored[sequence]
+    def free(self, slot: int) -> None:
+        if slot in self.stored:
+            self.block_manager.free(slot)
+            del self.stored[slot]
 
 
 class Model:
-    """launch_prefill and launch_decode with logits from `next_logits`; both fail where `fail` says so."""
+    """Nothing but its configuration."""
 
     def __init__(self, model_dir: str) -> None:
         self.config = LlamaConfig.from_folder(model_dir)
+
+
+class Runner:
+    """launch_prefill and launch_decode with logits from `next_logits`; both fail where `fail` says so."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
         self.fail: dict[str, Exception] = {}
         self.launches: list[str] = []
         self.stream = None
@@ -93,24 +100,24 @@ class Model:
     def reserve(self, max_num_tokens: int, max_num_seqs: int) -> None:
         self.max_num_tokens, self.max_num_seqs = max_num_tokens, max_num_seqs
 
-    def launch_prefill(self, prompts: Sequence[Sequence[int]], cache: Cache, sequences: Sequence[int]) -> Array:
+    def launch_prefill(self, prompts: Sequence[Sequence[int]], cache: Cache, slots: Sequence[int]) -> Array:
         assert sum(map(len, prompts)) <= self.max_num_tokens
-        for sequence in sequences:
-            cache.free(sequence)
-        return self._launch("prefill", prompts, cache, sequences)
+        for slot in slots:
+            cache.free(slot)
+        return self._launch("prefill", prompts, cache, slots)
 
-    def launch_decode(self, ids: Sequence[int], cache: Cache, sequences: Sequence[int]) -> Array:
-        return self._launch("decode", [[token] for token in ids], cache, sequences)
+    def launch_decode(self, ids: Sequence[int], cache: Cache, slots: Sequence[int]) -> Array:
+        return self._launch("decode", [[token] for token in ids], cache, slots)
 
-    def _launch(self, kind: str, added: Sequence[Sequence[int]], cache: Cache, sequences: Sequence[int]) -> Array:
-        assert 1 <= len(sequences) == len(added) == len(set(sequences)) <= self.max_num_seqs
+    def _launch(self, kind: str, added: Sequence[Sequence[int]], cache: Cache, slots: Sequence[int]) -> Array:
+        assert 1 <= len(slots) == len(added) == len(set(slots)) <= self.max_num_seqs
         self._fail(f"before {kind}")
-        cache.extend({sequence: len(tokens) for sequence, tokens in zip(sequences, added, strict=True)})
+        cache.extend({slot: len(tokens) for slot, tokens in zip(slots, added, strict=True)})
         self._fail(f"in {kind}")
-        for sequence, tokens in zip(sequences, added, strict=True):
-            cache.stored[sequence] += tokens
+        for slot, tokens in zip(slots, added, strict=True):
+            cache.stored[slot] += tokens
         self.launches.append(kind)
-        return Array(np.stack([next_logits(cache.stored[sequence]) for sequence in sequences]))
+        return Array(np.stack([next_logits(cache.stored[slot]) for slot in slots]))
 
     def _fail(self, place: str) -> None:
         if place in self.fail:
@@ -164,6 +171,7 @@ MODULES: dict[str, dict[str, Any]] = {
     },
     "pycuda.gpuarray": {"GPUArray": Array, "empty": empty},
     "engine.model": {"LlamaModel": Model},
+    "engine.model_runner": {"ModelRunner": Runner},
     "engine.paged_kv_cache": {"PagedKVCache": Cache},
 }
 ATTRIBUTES = {

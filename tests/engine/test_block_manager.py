@@ -1,5 +1,6 @@
 """The block manager against what its docstrings say, in any order of calls."""
 
+import numpy as np
 import pytest
 from engine.block_manager import BlockManager
 from given.requests import OutOfBlocks
@@ -78,6 +79,13 @@ class Blocks(RuleBasedStateMachine):
     def spoil_the_copy(self, sequence: int) -> None:
         if sequence in self.lengths:
             self.manager.block_table(sequence).append(-1)
+
+    @rule()
+    def all_tables_at_once(self) -> None:
+        width = max(map(len, self.tables.values()), default=0) + 1
+        rows = self.manager.tables(list(self.tables), width)
+        assert (rows.dtype, rows.shape) == (np.int32, (len(self.tables), width))
+        assert rows.tolist() == [table + [-1] * (width - len(table)) for table in self.tables.values()]
 
     @invariant()
     def no_block_is_lost_or_shared(self) -> None:

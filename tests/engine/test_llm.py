@@ -122,7 +122,7 @@ def test_generate_refuses_to_run_beside_other_requests(llm_class: Any, model_dir
 
 def test_generate_leaves_nothing_behind_when_a_step_fails(llm_class: Any, model_dir: Path) -> None:
     llm = llm_class(str(model_dir))
-    llm.model.fail = {"in decode": RuntimeError("an illegal memory access")}
+    llm.runner.fail = {"in decode": RuntimeError("an illegal memory access")}
     with pytest.raises(RuntimeError, match="illegal"):
         llm.generate([[1], [2, 3]], GREEDY)
     assert not llm.has_unfinished_requests()
@@ -214,9 +214,9 @@ def test_one_copy_back_in_a_greedy_step(llm_class: Any, model_dir: Path, monkeyp
     llm.step()
     llm.add_request("b", [2], GREEDY)
     copies.clear()
-    llm.model.launches.clear()
+    llm.runner.launches.clear()
     llm.step()
-    assert (llm.model.launches, copies) == (["decode", "prefill"], ["memcpy_dtoh"])
+    assert (llm.runner.launches, copies) == (["decode", "prefill"], ["memcpy_dtoh"])
     llm.add_request("c", [2], DRAWN)
     copies.clear()
     llm.step()

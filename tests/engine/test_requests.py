@@ -131,12 +131,12 @@ class Requests(RuleBasedStateMachine):
     @rule(place=FAILURES, error=st.sampled_from([OutOfBlocks("none left"), RuntimeError("CUDA"), KeyboardInterrupt()]))
     def step_that_may_fail(self, place: str, error: BaseException) -> None:
         """It fails if it comes to that place. Then nothing was given, and all go on from the tokens they had."""
-        self.llm.model.fail = {place: error}
+        self.llm.runner.fail = {place: error}
         try:
             self.step()
         except type(error):
             assert self.running() == []
-        self.llm.model.fail.clear()
+        self.llm.runner.fail.clear()
 
     # --- what always holds ---
 
@@ -150,7 +150,7 @@ class Requests(RuleBasedStateMachine):
         assert running + waiting == list(self.wanted)
         assert len(running) <= self.slots
         stored = self.llm.cache.stored
-        assert {request.sequence: len(request.tokens) - 1 for request in scheduler.running} == {
+        assert {request.slot: len(request.tokens) - 1 for request in scheduler.running} == {
             sequence: len(tokens) for sequence, tokens in stored.items()
         }
         used = sum(-(-len(tokens) // self.block_size) for tokens in stored.values())

@@ -15,7 +15,7 @@ HEADROOM = 16
 
 
 class Positions:
-    """A cache of so many positions, whichever sequence they belong to."""
+    """A cache of this many positions, whichever slot they belong to."""
 
     def __init__(self, num_slots: int, positions: int) -> None:
         self.num_slots, self.positions = num_slots, positions
@@ -24,8 +24,8 @@ class Positions:
     def can_extend(self, counts: Mapping[int, int]) -> bool:
         return sum(self.lengths.values()) + sum(counts.values()) <= self.positions
 
-    def free(self, sequence: int) -> None:
-        self.lengths.pop(sequence, None)
+    def free(self, slot: int) -> None:
+        self.lengths.pop(slot, None)
 
 
 def request(name: str, length: int, new: int = 1) -> Request:
@@ -45,8 +45,8 @@ def step(scheduler: Scheduler) -> tuple[str, str]:
     assert isinstance(cache, Positions)
     decodes, prefills = scheduler.schedule()
     for one in decodes + prefills:
-        assert one.sequence is not None
-        cache.lengths[one.sequence] = len(one.tokens)
+        assert one.slot is not None
+        cache.lengths[one.slot] = len(one.tokens)
         one.tokens.append(0)
         if len(one.tokens) == one.max_length:
             scheduler.remove(one)
@@ -106,7 +106,7 @@ def test_an_admission_lasts() -> None:
         before = list(scheduler.running)
         step(scheduler)
         for one in before:
-            if one.sequence is None and len(one.tokens) < one.max_length:
+            if one.slot is None and len(one.tokens) < one.max_length:
                 assert len(one.tokens) - admitted[one] >= HEADROOM
         for one in set(scheduler.running) - set(before):
             admitted[one] = len(one.tokens) - 1

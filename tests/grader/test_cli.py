@@ -120,7 +120,7 @@ def test_list_says_where_a_check_stands(
     engine = write_engine(tmp_path, 'NOT_IMPLEMENTED("s00.1");', vector_add='raise NotImplementedError("s00.2")\n' * 2)
     solutions = tmp_path / "solutions"
     (solutions / "kernels").mkdir(parents=True)
-    (solutions / "kernels/vector_add.cu").write_text("\n    // solution s00.1: add\n    // end solution\n")
+    (solutions / "kernels/vector_add.cu").write_text("\n    // s00.1: add\n")
     monkeypatch.setattr(grader.grading.places, "SOLUTIONS", solutions)
     places = listed_places(capsys, str(tmp_path), "--check", "s00.3", "s00.4")
     stubs = [("stub", f"{engine}/kernels/vector_add.cu:5"), ("stub", f"{engine}/vector_add.py:1, 2")]

@@ -127,6 +127,19 @@ def test_update_keeps_work_and_adds_stubs(release: Path, home: Path, tmp_path: P
     assert (home / "VERSION").read_text() == "9.0.0\n"
 
 
+def test_update_says_where_the_parts_of_a_split_file_belong(release: Path, home: Path, tmp_path: Path) -> None:
+    (home / "starter/engine/kernels/rmsnorm.cu").write_text("// my work\n")
+    changelog = (
+        "# Changelog\n\n## 9.1.0\n\nNew.\n\n## 9.0.0\n\nSplit.\n\n"
+        "- `engine/kernels/rmsnorm.cu`: `rmsnorm_tree` now belongs in\n  `engine/kernels/tree.cu`.\n"
+        "- `engine/kernels/softmax.cu`: nothing is left.\n\n"
+        f"## {VERSION}\n\n- `engine/kernels/rmsnorm.cu`: known already.\n"
+    )
+    newer = edited_release(release, tmp_path, "9.1.0", {"CHANGELOG.md": changelog})
+    lines = [line for line in update(newer, home) if line.startswith("starter/engine/")]
+    assert lines == ["starter/engine/kernels/rmsnorm.cu: `rmsnorm_tree` now belongs in `engine/kernels/tree.cu`."]
+
+
 def test_update_refuses_uncommitted_work(release: Path, home: Path, tmp_path: Path) -> None:
     for command in (["init", "-q"], ["add", "."], ["-c", "user.name=s", "-c", "user.email=s@s", "commit", "-qm", "1"]):
         subprocess.run(["git", *command], cwd=home, check=True)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from given.config import LlamaConfig
 
-from grader.checking.api import BF16, Handle, Worker, expect_rows, require
+from grader.checking.api import BF16, Worker, expect_rows, require
 from grader.checking.draws import Array
 from grader.checks.support.caches import Cache, read_rows
 from grader.model.weight_shapes import weight_shapes
 from grader.observe.device_activity import Observed
 from grader.oracle.model import FLOAT32, HUGGING_FACE_BF16, LlamaOracle, Operations, Reference
+from grader.throughput.workloads import new_runner
 from grader.traces.drive import expect_at_most
 
 SPARE_LAUNCHES = 2
@@ -29,11 +30,11 @@ LARGEST_COPY = 0.25
 
 
 class CachedModel:
-    """A submission's model with its KVCache."""
+    """A submission's runner of a model, with its KVCache."""
 
     def __init__(self, worker: Worker, folder: Path, config: LlamaConfig, num_slots: int, max_length: int) -> None:
         self.worker, self.config = worker, config
-        self.model: Handle = worker.call("model.LlamaModel", str(folder), keep=True)
+        self.runner = new_runner(worker, folder)
         self.cache = Cache(worker, config, num_slots, max_length)
 
     def prefill(self, ids: Sequence[int], sequence: int = 0) -> Array:
@@ -57,7 +58,7 @@ class CachedModel:
         return self._logits("decode_batch", list(ids), self.cache.handle, sequences)
 
     def _logits(self, method: str, inputs: Any, *others: Any) -> Array:
-        logits = self.worker.call(self.model.method(method), inputs, *others)
+        logits = self.worker.call(self.runner.method(method), inputs, *others)
         shape = (*([len(inputs)] if method.endswith("batch") else []), self.config.vocab_size)
         right = isinstance(logits, np.ndarray) and logits.shape == shape
         require(right, f"{method} must return an array {list(shape)}, the logits.", "INCORRECT_SHAPE")

@@ -16,6 +16,7 @@ from grader.checking.draws import Array
 from grader.oracle.references import ReferenceModel
 from grader.oracle.sampling import draw_top_p
 from grader.oracle.scripted import ScriptedModel
+from grader.throughput.workloads import new_runner
 from grader.traces.answers import Answer, expect_answers, read_completions
 
 DRAWS = 400
@@ -65,15 +66,15 @@ def new_generator(worker: Worker, seed: int) -> Handle:
 
 
 class Engine:
-    """The submission's model, with one sequence of a cache."""
+    """The submission's runner of a model, with one slot of a cache."""
 
     def __init__(self, worker: Worker, folder: Path, config: LlamaConfig, max_length: int) -> None:
         self.worker, self.config = worker, config
-        self.model = worker.call("model.LlamaModel", str(folder), keep=True)
+        self.runner = new_runner(worker, folder)
         self.cache = worker.call("kv_cache.KVCache", config, 1, max_length, keep=True)
 
     def answer(self, prompt: list[int], **fields: Any) -> Answer:
-        result = self.worker.call("generation.generate", self.model, self.cache, prompt, Sampling(**fields))
+        result = self.worker.call("generation.generate", self.runner, self.cache, prompt, Sampling(**fields))
         right = isinstance(result, tuple | list) and len(result) == 2
         require(right, "generate must return (new tokens, finish reason).", "INCORRECT_DTYPE")
         (tokens, _, reason), *_ = read_completions([(result[0], None, result[1])], 1, self.config.vocab_size)

@@ -6,8 +6,7 @@
 //            row, thread i takes the columns i, i + block …
 // Must hold  a row of −infinity gives 0; no entry is NaN.
 // Numerics   exact: values are compared, never computed with.
-
-constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
+#include "warp.cuh"
 
 extern "C" __global__ void argmax(int* __restrict__ out, const float* __restrict__ x, int num_rows,
                                   int num_columns) {

@@ -16,7 +16,8 @@
 // Numerics       scores, exponentials and sums stay float32; rounded once to bf16.
 #include <cuda_bf16.h>
 
-constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
+#include "warp.cuh"
+
 constexpr int MAX_HEAD_DIM = 128;
 
 extern "C" __global__ void flash_decode_attention(

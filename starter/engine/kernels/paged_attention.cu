@@ -16,7 +16,7 @@
 // Numerics       scores, exponentials and sums stay float32; rounded once to bf16.
 #include <cuda_bf16.h>
 
-constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
+#include "warp.cuh"
 
 extern "C" __global__ void paged_attention(
     __nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ q,

@@ -6,8 +6,7 @@
 // Must hold  rows reach 128,256 columns; entries may be −infinity (masked) and give 0, but at least one entry
 //            of a row is finite; values above 88, whose exponential overflows, are ordinary.
 // Numerics   float32 throughout; relative error at most 2^-15: expf, not __expf.
-
-constexpr unsigned ALL_LANES = 0xffffffffu;  // the mask of a shuffle in which a whole warp takes part
+#include "warp.cuh"
 
 extern "C" __global__ void softmax(float* __restrict__ out, const float* __restrict__ x, int num_rows,
                                    int num_columns) {

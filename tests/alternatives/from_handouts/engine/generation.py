@@ -6,11 +6,13 @@ import numpy as np
 from given.requests import RequestTooLong, SamplingParams
 
 from .kv_cache import KVCache
-from .model import LlamaModel
+from .model_runner import ModelRunner
 from .sampling import sample
 
 
-def generate(model: LlamaModel, cache: KVCache, prompt: Sequence[int], params: SamplingParams) -> tuple[list[int], str]:
+def generate(
+    runner: ModelRunner, cache: KVCache, prompt: Sequence[int], params: SamplingParams
+) -> tuple[list[int], str]:
     """(new tokens, finish reason) of one prompt."""
     longest = min(params.max_tokens, cache.max_length - len(prompt))
     if len(prompt) >= cache.max_length:
@@ -18,13 +20,13 @@ def generate(model: LlamaModel, cache: KVCache, prompt: Sequence[int], params: S
     answer: list[int] = []
     if longest == 0:
         return answer, "length"
-    last = set() if params.ignore_eos else set(model.config.eos_token_ids)
+    last = set() if params.ignore_eos else set(runner.model.config.eos_token_ids)
     generator = np.random.default_rng(params.seed)
-    logits = model.prefill(prompt, cache)
+    logits = runner.prefill(prompt, cache)
     for missing in range(longest - 1, -1, -1):
         answer.append(sample(logits, params, generator))
         if answer[-1] in last:
             return answer, "stop"
         if missing:
-            logits = model.decode(answer[-1], cache)
+            logits = runner.decode(answer[-1], cache)
     return answer, "length"

@@ -13,13 +13,10 @@ from given.config import LlamaConfig
 from pycuda import gpuarray
 from pycuda.gpuarray import GPUArray
 
-from .kv_cache import KVCache
 from .linear import linear
-from .paged_kv_cache import PagedKVCache
 from .rope import rope_tables
 from .weights import SafetensorsError, load_model_weights
 
-Cache = KVCache | PagedKVCache
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FLOAT32 = np.dtype(np.float32)
 
@@ -72,7 +69,6 @@ class LlamaModel:
         tied = self.config.tie_word_embeddings
         self.head = self.embedding if tied else upload("lm_head.weight", c.vocab_size, c.hidden_size)
         self.scale = 1 / math.sqrt(c.head_dim)
-        self.stream = None  # all work is on the default stream
 
     def forward(
         self, ids: Sequence[int] | np.ndarray, last_only: bool = False, hidden_states: bool = False
@@ -83,90 +79,23 @@ class LlamaModel:
         output and then the residual stream after each block, before the final norm.
         Raises ValueError for an empty prompt, one longer than max_position_embeddings, or an unknown id.
         """
-        tokens = _checked_ids(ids, self.config)
+        tokens = checked_ids(ids, self.config)
 
         def attention(layer: int, found: GPUArray, q: GPUArray, k: GPUArray, v: GPUArray) -> None:
             ops.attention(found, q, k, v, self.scale)
 
         states: list[np.ndarray] | None = [] if hidden_states else None
-        hidden = self._run(tokens, np.arange(tokens.size), attention, states)
+        hidden = self.run(tokens, np.arange(tokens.size), attention, states)
         rows = hidden[-1:] if last_only else hidden
         logits = project(normalised(rows, self.norm, self.config), self.head, FLOAT32).get()
         return logits if states is None else (logits, states)
-
-    def prefill(self, ids: Sequence[int] | np.ndarray, cache: Cache, sequence: int = 0) -> np.ndarray:
-        """Begin a sequence with a prompt: logits [vocab_size] float32 of its last token.
-
-        ValueError for an empty prompt, an unknown id or sequence; RequestTooLong, OutOfBlocks. Nothing changes then.
-        """
-        return self.prefill_batch([ids], cache, [sequence])[0]
-
-    def decode(self, token: int, cache: Cache, sequence: int = 0) -> np.ndarray:
-        """Append a token to a sequence that has one: its logits [vocab_size] float32. Errors as prefill's."""
-        return self.decode_batch([token], cache, [sequence])[0]
-
-    def prefill_batch(
-        self, prompts: Sequence[Sequence[int] | np.ndarray], cache: Cache, sequences: Sequence[int] | None = None
-    ) -> np.ndarray:
-        """Begin sequences (0 … B − 1 by default) with a prompt each: logits [B, vocab_size] float32."""
-        return self.launch_prefill(prompts, cache, range(len(prompts)) if sequences is None else sequences).get()
-
-    def decode_batch(
-        self, ids: Sequence[int] | np.ndarray, cache: Cache, sequences: Sequence[int] | None = None
-    ) -> np.ndarray:
-        """Append a token to each of some sequences (0 … B − 1 by default): logits [B, vocab_size] float32."""
-        return self.launch_decode(ids, cache, range(len(ids)) if sequences is None else sequences).get()
-
-    def launch_prefill(
-        self, prompts: Sequence[Sequence[int] | np.ndarray], cache: Cache, sequences: Sequence[int]
-    ) -> GPUArray:
-        """prefill_batch whose logits stay on the GPU."""
-        tokens = [_checked_ids(ids, self.config) for ids in prompts]
-        _refuse_unpaired(sequences, len(tokens))
-        counts = [ids.size for ids in tokens]
-        slots = integers(cache.restart(dict(zip(sequences, counts, strict=True))))
-        starts = integers(np.cumsum([0, *counts]))
-
-        def attention(layer: int, found: GPUArray, q: GPUArray, k: GPUArray, v: GPUArray) -> None:
-            ops.write_kv(cache.key_caches[layer], cache.value_caches[layer], k, v, slots)
-            if len(counts) == 1:
-                ops.flash_attention(found, q, k, v, self.scale)
-            else:
-                ops.attention_varlen(found, q, k, v, starts, starts, self.scale)
-
-        positions = np.concatenate([np.arange(count) for count in counts])
-        hidden = self._run(np.concatenate(tokens), positions, attention)
-        normed = normalised(hidden, self.norm, self.config)
-        last = gpuarray.empty((len(counts), self.config.hidden_size), BF16)
-        ops.embedding(last, normed, integers(np.cumsum(counts) - 1))  # the rows of the last tokens
-        return project(last, self.head, FLOAT32)
-
-    def launch_decode(self, ids: Sequence[int] | np.ndarray, cache: Cache, sequences: Sequence[int]) -> GPUArray:
-        """decode_batch whose logits stay on the GPU."""
-        tokens = _checked_ids(ids, self.config)
-        _refuse_unpaired(sequences, tokens.size)
-        past = np.array([cache.length(sequence) for sequence in sequences])
-        if not past.all():
-            raise ValueError("a sequence is empty: it must begin with a prompt")
-        slots = integers(cache.extend({sequence: 1 for sequence in sequences}))
-        tables, lengths = integers(cache.tables(list(sequences))), integers(past + 1)
-
-        def attention(layer: int, found: GPUArray, q: GPUArray, k: GPUArray, v: GPUArray) -> None:
-            ops.write_kv(cache.key_caches[layer], cache.value_caches[layer], k, v, slots)
-            cache.attend(layer, found, q, tables, lengths, self.scale)
-
-        hidden = self._run(tokens, past, attention)
-        return project(normalised(hidden, self.norm, self.config), self.head, FLOAT32)
-
-    def reserve(self, max_num_tokens: int, max_num_seqs: int) -> None:
-        """Nothing to do: an engine announces its largest pass, but each pass allocates what it needs."""
 
     @cached_property
     def _rotations(self) -> list[GPUArray]:
         """cos and sin of all positions."""
         return [gpuarray.to_gpu(table) for table in rope_tables(self.config, self.config.max_position_embeddings)]
 
-    def _run(
+    def run(
         self, ids: np.ndarray, positions: np.ndarray, attention: Attention, states: list[np.ndarray] | None = None
     ) -> GPUArray:
         """The residual stream [tokens, hidden_size] behind the last block; copies of all before go to `states`."""
@@ -254,7 +183,7 @@ def _load_layer(upload: _Upload, c: LlamaConfig, prefix: str) -> Layer:
     )
 
 
-def _checked_ids(ids: Sequence[int] | np.ndarray, config: LlamaConfig) -> np.ndarray:
+def checked_ids(ids: Sequence[int] | np.ndarray, config: LlamaConfig) -> np.ndarray:
     array = np.asarray(ids)
     if array.ndim != 1 or not 1 <= array.size <= config.max_position_embeddings:
         raise ValueError(
@@ -265,10 +194,3 @@ def _checked_ids(ids: Sequence[int] | np.ndarray, config: LlamaConfig) -> np.nda
     if array.min() < 0 or array.max() >= config.vocab_size:
         raise ValueError(f"ids are 0 to {config.vocab_size - 1}; there are {array.min()} to {array.max()}")
     return np.ascontiguousarray(array, np.int32)
-
-
-def _refuse_unpaired(sequences: Sequence[int], count: int) -> None:
-    if count == 0:
-        raise ValueError("the batch is empty")
-    if len(sequences) != count or len(set(sequences)) != count:
-        raise ValueError(f"wanted {count} different sequences, one for each prompt or token, not {list(sequences)}")

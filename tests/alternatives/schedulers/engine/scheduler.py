@@ -15,19 +15,19 @@ class Cache(Protocol):
 
     def can_extend(self, counts: Mapping[int, int]) -> bool: ...
 
-    def free(self, sequence: int) -> None: ...
+    def free(self, slot: int) -> None: ...
 
 
 @dataclass(eq=False)
 class Request:
-    """One request; `sequence` is its number in the cache while it runs."""
+    """One request; `slot` is its number in the cache while it runs."""
 
     id: str
     tokens: list[int]
     max_length: int
     params: SamplingParams
     generator: np.random.Generator
-    sequence: int | None = None
+    slot: int | None = None
     overtaken: int = 0
     """How many requests that came later were admitted before it."""
 
@@ -49,7 +49,7 @@ class Scheduler:
 
     def schedule(self) -> tuple[list[Request], list[Request]]:
         """(those to decode, those to prefill)."""
-        while not self.cache.can_extend({request.sequence: 1 for request in self.running}):
+        while not self.cache.can_extend({request.slot: 1 for request in self.running}):
             self.preempt()
         decodes = list(self.running)
         admitted: list[Request] = []
@@ -61,7 +61,7 @@ class Scheduler:
             for older in self.waiting[: self.waiting.index(request)]:
                 older.overtaken += 1
             budget -= len(request.tokens)
-            request.sequence = self._unused()
+            request.slot = self._unused()
             self.waiting.remove(request)
             self.running.append(request)
             admitted.append(request)
@@ -76,8 +76,8 @@ class Scheduler:
 
     def _has_room(self, request: Request, admitted: list[Request]) -> bool:
         """Whether all that then run can grow for some steps."""
-        demand = {other.sequence: self._soon(other) for other in self.running if other not in admitted}
-        demand |= {other.sequence: len(other.tokens) + self._soon(other) - 1 for other in admitted}
+        demand = {other.slot: self._soon(other) for other in self.running if other not in admitted}
+        demand |= {other.slot: len(other.tokens) + self._soon(other) - 1 for other in admitted}
         demand[self._unused()] = len(request.tokens) + self._soon(request) - 1
         return self.cache.can_extend(demand)
 
@@ -86,7 +86,7 @@ class Scheduler:
 
     def _unused(self) -> int:
         """The highest number that no running request has."""
-        return max(set(range(self.cache.num_slots)) - {request.sequence for request in self.running})
+        return max(set(range(self.cache.num_slots)) - {request.slot for request in self.running})
 
     def preempt(self) -> None:
         """The running request with the fewest tokens waits again, before all that are new."""
@@ -97,12 +97,12 @@ class Scheduler:
         self.num_preemptions += 1
 
     def remove(self, request: Request) -> None:
-        """It has ended, or nobody wants it any more."""
+        """It has ended, or is not wanted any more."""
         if request in self.preempted:
             self.preempted.remove(request)
-        if request.sequence is None:
+        if request.slot is None:
             self.waiting.remove(request)
             return
-        self.cache.free(request.sequence)
+        self.cache.free(request.slot)
         self.running.remove(request)
-        request.sequence = None
+        request.slot = None

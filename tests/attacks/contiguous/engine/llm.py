@@ -7,6 +7,7 @@ from given.tokenizer import Tokenizer
 
 from .kv_cache import KVCache
 from .model import LlamaModel
+from .model_runner import ModelRunner
 from .sampling import sample
 
 
@@ -39,7 +40,8 @@ class LLM:
         if num_blocks:
             self.max_length = min(self.max_length, num_blocks * block_size)
             max_num_seqs = min(max_num_seqs, num_blocks * block_size // self.max_length)
-        self.model, self.cache = LlamaModel(model_dir), KVCache(config, max_num_seqs, self.max_length)
+        self.runner = ModelRunner(LlamaModel(model_dir))
+        self.cache = KVCache(config, max_num_seqs, self.max_length)
         self.budget, self.rows = max_num_batched_tokens, max_num_seqs
         self.waiting, self.running, self.steps = [], [], 0
 
@@ -93,10 +95,10 @@ class LLM:
         logits = []
         if decodes:
             ids, slots = [request.tokens[-1] for request in decodes], [request.slot for request in decodes]
-            logits += list(self.model.decode_batch(ids, self.cache, slots))
+            logits += list(self.runner.decode_batch(ids, self.cache, slots))
         if prefills:
             prompts, slots = [request.tokens for request in prefills], [request.slot for request in prefills]
-            logits += list(self.model.prefill_batch(prompts, self.cache, slots))
+            logits += list(self.runner.prefill_batch(prompts, self.cache, slots))
         return logits
 
     def give(self, request, logits):
