@@ -23,7 +23,7 @@ from grader.checking.properties import property_check
 from grader.failure import Failure
 from grader.judge.compare import Expected, expect, expect_rows
 from grader.observe.counters import Counters
-from grader.observe.device_activity import GemmCall, KernelCount, Observed
+from grader.observe.device_activity import DeviceActivity, GemmCall, KernelCount
 from grader.worker.arguments import BF16, Device, Handle, InOut, Out, Sampling, Sparse
 from grader.worker.client import Worker
 from grader.worker.student_errors import StudentError
@@ -33,13 +33,13 @@ __all__ = [
     "Band",
     "Counters",
     "Device",
+    "DeviceActivity",
     "Expected",
     "Failure",
     "GemmCall",
     "Handle",
     "InOut",
     "KernelCount",
-    "Observed",
     "Out",
     "Sampling",
     "Sparse",

@@ -10,7 +10,7 @@ from numpy.random import Generator
 from grader.checking.api import Worker, check, expect_error, property_check, require
 from grader.checking.draws import Array, floats
 from grader.checks.support.s10 import (
-    Engine,
+    GenerationRun,
     draw,
     expect_cut,
     expect_frequencies,
@@ -60,7 +60,7 @@ def frequencies(worker: Worker, rng: Generator) -> None:
 def ends(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     """generate ends with any end-of-sequence token, also a first one, and with none when ignore_eos is set."""
     model = scripted_model(rng, shared_folder)
-    engine = Engine(worker, model.folder, model.config, 64)
+    engine = GenerationRun(worker, model.folder, model.config, 64)
     for eos in model.config.eos_token_ids:
         for steps in (3, 1):
             prompt = [*model.config.eos_token_ids, *model.prompt_for(rng, steps, 4, eos)]
@@ -160,7 +160,7 @@ def seeds(worker: Worker, rng: Generator) -> None:
 def limits(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     """generate ends at max_tokens, 0 and 1 too, and where the cache is full; a prompt that fills it is refused."""
     model = scripted_model(rng, shared_folder)
-    engine = Engine(worker, model.folder, model.config, 12)
+    engine = GenerationRun(worker, model.folder, model.config, 12)
     for max_tokens in (0, 1, 2, 7):
         prompt = model.prompt_for(rng, 8, 5)
         expect_scripted(engine, model, prompt, 12, temperature=0.0, max_tokens=max_tokens)
@@ -176,7 +176,7 @@ def limits(worker: Worker, rng: Generator, shared_folder: Path) -> None:
 def seeded_answers(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     """generate draws with the parameters it gets: a seed repeats its answer, other seeds and no seed give others."""
     model = scripted_model(rng, shared_folder)
-    engine = Engine(worker, model.folder, model.config, 64)
+    engine = GenerationRun(worker, model.folder, model.config, 64)
     prompt, seed = model.prompt(rng, 3), int(rng.integers(2**32))
     flat = {"temperature": 1e5, "ignore_eos": True, "max_tokens": 24}  # each of 1,024 tokens is as probable
     answers = [tuple(engine.answer(prompt, seed=drawn, **flat)[0]) for drawn in (seed, seed, seed + 1, None, None)]
@@ -191,7 +191,7 @@ def seeded_answers(worker: Worker, rng: Generator, shared_folder: Path) -> None:
 @check("s10.10")
 def greedy_text(worker: Worker, tiny: ReferenceModel) -> None:
     """At temperature 0 the stored model goes on as its reference does, prompt after prompt."""
-    engine = Engine(worker, tiny.folder, tiny.config, 64)
+    engine = GenerationRun(worker, tiny.folder, tiny.config, 64)
     prompts = sorted(tiny.references, key=lambda reference: len(reference.ids))[:4]
     for prompt in (*prompts[::-1], prompts[-1]):
         ids = prompt.ids.tolist()

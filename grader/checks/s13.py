@@ -34,7 +34,7 @@ from grader.oracle.scripted import ScriptedModel, scripted_model
 from grader.oracle.streams import expect_stream
 from grader.traces.answers import expect_counts, read_completions
 from grader.traces.drive import drive, expect_fair, expect_lengths, expect_no_starvation
-from grader.traces.trace import Request, skewed_trace
+from grader.traces.trace import TraceRequest, skewed_trace
 
 SLOTS = 4
 FLAT: Mapping[str, Any] = {"temperature": 1e5, "max_tokens": 24, "ignore_eos": True}
@@ -56,7 +56,7 @@ def expect_own_contexts(worker: Worker, rng: Generator, tiny: ReferenceModel) ->
         expect_stream(tiny.oracle, request.prompt, seen.tokens[request.id], f'the answer to "{request.id}"')
 
 
-def expect_own_numbers(worker: Worker, model: ScriptedModel, request: Request, tokens: Sequence[int]) -> None:
+def expect_own_numbers(worker: Worker, model: ScriptedModel, request: TraceRequest, tokens: Sequence[int]) -> None:
     """The answer is what the submission's own `sample` draws, token after token, from numpy.random.default_rng(seed).
 
     The scripted model's logits are whole numbers, the same in any order of summation, so nothing is rounded otherwise.
@@ -145,7 +145,7 @@ def refused(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     nothing = SamplingParams(max_tokens=5)
     trace = [greedy(f"r{i}", model.prompt(rng, length), 6) for i, length in enumerate((5, 20, 3))]
     for length, arrival in ((48, 0), (49, 2), (200, 3)):
-        too_long = Request(
+        too_long = TraceRequest(
             f"{length} tokens", tuple(model.prompt(rng, length)), nothing, 0, arrival, None, "RequestTooLong"
         )
         trace += [too_long, greedy(f"behind {length}", model.prompt(rng, 9), 4, arrival=arrival)]
@@ -197,7 +197,7 @@ def seeds(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     model = scripted_model(rng, shared_folder)
     llm = new_llm(worker, model.folder, max_num_seqs=3, max_model_len=64)
     prompt, first = tuple(model.prompt(rng, 5)), int(rng.integers(2**31))
-    requests = [Request(f"seed {first + i}", prompt, SamplingParams(seed=first + i, **FLAT), 24) for i in range(4)]
+    requests = [TraceRequest(f"seed {first + i}", prompt, SamplingParams(seed=first + i, **FLAT), 24) for i in range(4)]
     alone = {request.id: drive(worker, llm, [request], 1024).answers[request.id] for request in requests}
     require(
         len({tuple(tokens) for tokens, _ in alone.values()}) == 4, "Requests with different seeds got the same tokens."

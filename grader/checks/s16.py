@@ -29,8 +29,8 @@ from grader.checks.support.s16 import (
 from grader.checks.support.shared_passes import serve_in_passes
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import scripted_model
-from grader.traces.drive import Observed, drive, expect_at_most, expect_decode_steps, expect_other_steps, expect_running
-from grader.traces.trace import Request, Trace
+from grader.traces.drive import TraceRun, drive, expect_at_most, expect_decode_steps, expect_other_steps, expect_running
+from grader.traces.trace import Trace, TraceRequest
 
 FLAT: Mapping[str, Any] = {"temperature": 1e5, "ignore_eos": True}
 """Each of the scripted model's 1,024 tokens is as probable as any other."""
@@ -40,7 +40,7 @@ LARGE = {**SMALL, "num_blocks": 64}
 SLOTS = 2 * CAP_ROWS + 2
 
 
-def expect_pool_held(seen: Observed, trace: Trace, num_blocks: int, block_size: int = 16) -> None:
+def expect_pool_held(seen: TraceRun, trace: Trace, num_blocks: int, block_size: int = 16) -> None:
     """At no time did the requests that went on need more blocks than there are.
 
     A request that gets a token in two steps in a row holds its prompt and its tokens but the newest between them.
@@ -97,7 +97,7 @@ def drawn_tokens(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     model = scripted_model(rng, shared_folder)
     first = int(rng.integers(2**31))
     params = [SamplingParams(seed=first + i, max_tokens=40 + 5 * i, **FLAT) for i in range(7)]
-    trace = [Request(f"seed {p.seed}", tuple(model.prompt(rng, 9)), p, p.max_tokens) for p in params]
+    trace = [TraceRequest(f"seed {p.seed}", tuple(model.prompt(rng, 9)), p, p.max_tokens) for p in params]
     right = drive(worker, new_llm(worker, model.folder, **LARGE), trace, 1024).answers
     serve_as(worker, new_llm(worker, model.folder, **SMALL), trace, right, 1024)
 
@@ -115,7 +115,7 @@ def nothing_is_lost(worker: Worker, rng: Generator, shared_folder: Path) -> None
     short = [greedy(f"short {i}", model.prompt(rng, 3), 12) for i in range(6)]
     for length in (128, 129, 400):
         params = SamplingParams(max_tokens=1)
-        too_large = Request("too large", tuple(model.prompt(rng, length)), params, 0, 2, error="RequestTooLong")
+        too_large = TraceRequest("too large", tuple(model.prompt(rng, length)), params, 0, 2, error="RequestTooLong")
         trace = [
             greedy(f"r{i}", model.prompt(rng, 1 + 4 * i), 60, abort_after=count)
             for i, count in enumerate((None, 45, 3, None, 0, 30, None, 1, 39))
@@ -131,8 +131,8 @@ def nothing_is_lost(worker: Worker, rng: Generator, shared_folder: Path) -> None
     require(len(answer[0]) == 8 and answer[1] == "length", f"A pool of 128 tokens was filled: {answer}.")
 
 
-def _later(trace: list[Request], arrival: int) -> list[Request]:
-    return [Request(r.id, r.prompt, r.params, r.tokens, arrival, r.abort_after) for r in trace]
+def _later(trace: list[TraceRequest], arrival: int) -> list[TraceRequest]:
+    return [TraceRequest(r.id, r.prompt, r.params, r.tokens, arrival, r.abort_after) for r in trace]
 
 
 @check("s16.6")

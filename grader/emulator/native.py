@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from grader.emulator.compiler.headers import GIVEN_NAME, HEADERS
-from grader.emulator.compiler.toolchain import CompileError, Module, compile_module, is_guard, runtime_library
+from grader.emulator.compiler.symbols import is_guard
+from grader.emulator.compiler.toolchain import CompiledModule, CompileError, compile_module, runtime_library
 
 MAX_ARGUMENTS = 64
 MAX_REPORTS = 64
@@ -43,7 +44,7 @@ class Kernel(ctypes.Structure):
     )
 
 
-class Counters(ctypes.Structure):
+class LaunchCounters(ctypes.Structure):
     """pagedlab::Counters of runtime/runtime.h."""
 
     _fields_ = (
@@ -56,7 +57,7 @@ class Counters(ctypes.Structure):
 
     def packed(self, num_pointers: int) -> bytes:
         """The counts in as few bytes as they need."""
-        return bytes(self)[: Counters.arguments.offset + 16 * num_pointers]
+        return bytes(self)[: LaunchCounters.arguments.offset + 16 * num_pointers]
 
     @classmethod
     def unpacked(cls, packed: bytes, num_pointers: int) -> dict[str, Any]:
@@ -82,7 +83,7 @@ class WorstRequest(ctypes.Structure):
     )
 
 
-class Site(ctypes.Structure):
+class NativeSite(ctypes.Structure):
     """pagedlab::Site of runtime/runtime.h, with its counts in the place of a struct of them."""
 
     _fields_ = (
@@ -96,7 +97,7 @@ class Site(ctypes.Structure):
 class SiteTable(ctypes.Structure):
     """pagedlab::SiteTable of runtime/runtime.h."""
 
-    _fields_ = (("lost", _uint64), ("slots", Site * 1024))
+    _fields_ = (("lost", _uint64), ("slots", NativeSite * 1024))
 
 
 class Range(ctypes.Structure):
@@ -150,7 +151,7 @@ class Launch(ctypes.Structure):
         ("num_pointers", _uint),
         *_all(_uint * 3, "grid", "block"),
         ("order_seed", _uint),
-        ("counters", ctypes.POINTER(Counters)),
+        ("counters", ctypes.POINTER(LaunchCounters)),
         ("checks", ctypes.POINTER(Checks)),
         ("sites", ctypes.POINTER(SiteTable)),
         ("error", _int),
@@ -198,7 +199,7 @@ Pointer = tuple[str, int, int]
 class LoadedModule:
     """A module in this process. Raises OSError when it needs a symbol that nobody has."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: CompiledModule) -> None:
         self.module = module
         self.source = module.source
         headers = re.findall(r'^#line \d+ "([^"\n]*h)"$', module.source, re.MULTILINE)
@@ -241,7 +242,7 @@ class LoadedModule:
         return list(kernel.arguments[: kernel.num_arguments])
 
     def num_pointers(self, name: str) -> int:
-        """How many of a kernel's arguments are pointers that Counters tells of."""
+        """How many of a kernel's arguments are pointers that LaunchCounters tells of."""
         return min(sum(argument.kind == b"p" for argument in self.arguments(name)), MAX_ARGUMENTS)
 
     def pointer_arguments(self, name: str, packed: bytes) -> list[Pointer]:
@@ -341,7 +342,7 @@ def _ranges(places: Sequence[tuple[int, int]]) -> Any:
     return (Range * len(places))(*(Range(begin, begin + size) for begin, size in places))
 
 
-def _loaded(module: Module) -> ctypes.CDLL:
+def _loaded(module: CompiledModule) -> ctypes.CDLL:
     """The module's library; one that has variables from a file of its own, or two modules would share them."""
     if not module.globals:
         return ctypes.CDLL(str(module.path), mode=os.RTLD_NOW | os.RTLD_LOCAL)

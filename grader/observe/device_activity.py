@@ -37,7 +37,7 @@ class KernelCount(NamedTuple):
     counters: Counters
 
 
-class Observed:
+class DeviceActivity:
     """The work of the device from the begin of an observation to its end.
 
     Until the end nothing is known, and on a GPU nothing but `seconds`: an AttributeError says so.

@@ -29,7 +29,7 @@ MEAN_TOKENS = 256
 
 
 @dataclass(frozen=True)
-class Stream:
+class TokenStream:
     """One answer with what the reference says of it."""
 
     name: str
@@ -52,12 +52,12 @@ class Stream:
         return self.regrets[max(0, CONTEXT - len(self.prompt)) :]
 
 
-def read_stream(oracle: LlamaOracle, name: str, prompt: Sequence[int], tokens: Sequence[int]) -> Stream:
+def read_stream(oracle: LlamaOracle, name: str, prompt: Sequence[int], tokens: Sequence[int]) -> TokenStream:
     """The answer as the reference sees it: one forward pass over both. `tokens` must be ids of the vocabulary."""
     ids = [*prompt, *tokens[:-1]]
     exact, rounded = oracle.forward(ids).logits, oracle.forward(ids, HUGGING_FACE_BF16).logits
     unit = float(np.median(row_errors(rounded, exact)))
-    return Stream(name, prompt, tokens, exact[len(prompt) - 1 :][: len(tokens)], unit)
+    return TokenStream(name, prompt, tokens, exact[len(prompt) - 1 :][: len(tokens)], unit)
 
 
 def expect_stream(
@@ -66,7 +66,7 @@ def expect_stream(
     tokens: Sequence[int],
     name: str = "the answer",
     more: Callable[[int], str] = lambda index: "",
-) -> Stream:
+) -> TokenStream:
     """Raise Failure unless every token is the one that the reference prefers, or as good as it in bf16.
 
     `more` gives, for the index of a wrong token, what to say of it besides: a sentence after a space, or "".
@@ -100,7 +100,7 @@ def expect_streams(oracle: LlamaOracle, answers: Mapping[str, tuple[Sequence[int
         raise Failure("INCORRECT_VALUE", message, {"hint": hint, "figure": mean, "threshold": MEAN_FACTOR})
 
 
-def _expect_tokens(stream: Stream, more: Callable[[int], str]) -> None:
+def _expect_tokens(stream: TokenStream, more: Callable[[int], str]) -> None:
     regrets = stream.regrets
     wrong = np.asarray(~(regrets <= TOKEN_FACTOR))
     if not wrong.any():
@@ -124,7 +124,7 @@ def _how_many_wrong(wrong: np.ndarray) -> str:
     return f"{told}, each judged after those before it." if not before else f"{told}; those before it are right."
 
 
-def _hint(stream: Stream, index: int) -> str | None:
+def _hint(stream: TokenStream, index: int) -> str | None:
     """What the place of the first wrong token tells."""
     context = len(stream.prompt) + index
     if index == 0:

@@ -1,6 +1,6 @@
 """Runs a trace on a submission's engine step by step, records who got which token when, and judges it by counting.
 
-`drive` makes every call itself and believes nothing but the tokens that come back; `Observed` is what it saw. The
+`drive` makes every call itself and believes nothing but the tokens that come back; `TraceRun` is what it saw. The
 `expect_…` functions hold that against bounds which the trace alone gives (grader/traces/trace.py) and raise Failure
 TOO_SLOW. Counts are the same on any machine; time is judged apart (grader/throughput/timing.py).
 """
@@ -15,7 +15,7 @@ from grader.checking.api import expect_error
 from grader.failure import Failure
 from grader.text import clean_line
 from grader.traces.answers import miscounted, read_step
-from grader.traces.trace import Request, Trace, allowed_decode_steps
+from grader.traces.trace import Trace, TraceRequest, allowed_decode_steps
 from grader.worker.arguments import Handle
 from grader.worker.student_errors import StudentError
 
@@ -30,7 +30,7 @@ class Caller(Protocol):
 
 
 @dataclass
-class Observed:
+class TraceRun:
     """What the parent saw of one run of a trace."""
 
     order: dict[str, int] = field(default_factory=dict)
@@ -115,8 +115,8 @@ def drive(
     llm: Handle,
     trace: Trace,
     vocab_size: int,
-    judge: Callable[[Observed], None] = lambda seen: None,
-) -> Observed:
+    judge: Callable[[TraceRun], None] = lambda seen: None,
+) -> TraceRun:
     """Run the trace on an LLM and return what it gave; Failure when that has not the form it must have.
 
     Requests are added before the step of their arrival and aborted as the trace says. It ends when all are finished
@@ -157,10 +157,10 @@ class _Run:
         self.worker = worker
         self.llm = llm
         self.vocab_size = vocab_size
-        self.live: dict[str, Request] = {}
-        self.seen = Observed()
+        self.live: dict[str, TraceRequest] = {}
+        self.seen = TraceRun()
 
-    def add(self, request: Request) -> None:
+    def add(self, request: TraceRequest) -> None:
         if request.error is not None:
             expect_error(lambda: self._add(request), request.error)
             return
@@ -169,7 +169,7 @@ class _Run:
         self.seen.order[request.id] = len(self.seen.steps)
         self.seen.tokens[request.id] = []
 
-    def _add(self, request: Request) -> None:
+    def _add(self, request: TraceRequest) -> None:
         self.worker.call(self.llm.method("add_request"), request.id, list(request.prompt), request.params)
 
     def step(self) -> None:
@@ -219,7 +219,7 @@ class _Run:
             raise Failure("INCORRECT_VALUE", told)
 
 
-def _too_long(request: Request, count: int) -> Failure:
+def _too_long(request: TraceRequest, count: int) -> Failure:
     """The failure of a request that got a token after its last one. Its answer ends before max_tokens: with an
     end-of-sequence token, then."""
     told = f'The answer to "{request.id}" has {count} tokens so far; it must end after {request.tokens} (stop).'
@@ -255,7 +255,7 @@ def _stats(run: _Run) -> str:
 # Judging
 
 
-def expect_lengths(seen: Observed, trace: Trace) -> None:
+def expect_lengths(seen: TraceRun, trace: Trace) -> None:
     """Every request that is not aborted got as many tokens as the trace says."""
     for request in trace:
         got = len(seen.tokens.get(request.id, ()))
@@ -265,7 +265,7 @@ def expect_lengths(seen: Observed, trace: Trace) -> None:
 
 
 def expect_decode_steps(
-    seen: Observed, trace: Trace, max_num_seqs: int, token_budget: int | None = None, *, allowed: int | None = None
+    seen: TraceRun, trace: Trace, max_num_seqs: int, token_budget: int | None = None, *, allowed: int | None = None
 ) -> None:
     """At most `allowed` decode steps; when that is None, `allowed_decode_steps` of the trace."""
     if allowed is None:
@@ -279,7 +279,7 @@ def expect_decode_steps(
         )
 
 
-def expect_other_steps(seen: Observed) -> None:
+def expect_other_steps(seen: TraceRun) -> None:
     """Steps without a decode: one for each request, and one for each that was interrupted, at most."""
     requests, interruptions = len(seen.order), seen.interruptions
     if seen.other_steps > requests + interruptions:
@@ -292,7 +292,7 @@ def expect_other_steps(seen: Observed) -> None:
         )
 
 
-def expect_running(seen: Observed, at_least: int, why: str) -> None:
+def expect_running(seen: TraceRun, at_least: int, why: str) -> None:
     """Enough requests received tokens in one step; `why` says after "because" where the number comes from."""
     if seen.most_running < at_least:
         raise _too_slow(
@@ -303,7 +303,7 @@ def expect_running(seen: Observed, at_least: int, why: str) -> None:
         )
 
 
-def expect_no_starvation(seen: Observed, longest: int = 4) -> None:
+def expect_no_starvation(seen: TraceRun, longest: int = 4) -> None:
     """No running request waits more than `longest` steps for its next token."""
     steps, name = seen.longest_wait
     if steps > longest:
@@ -315,7 +315,7 @@ def expect_no_starvation(seen: Observed, longest: int = 4) -> None:
         )
 
 
-def expect_fair(seen: Observed, max_num_seqs: int) -> None:
+def expect_fair(seen: TraceRun, max_num_seqs: int) -> None:
     """No request is overtaken by more than `max_num_seqs` later ones."""
     count, name = seen.most_overtaken
     if count > max_num_seqs:

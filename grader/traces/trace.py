@@ -28,7 +28,7 @@ TRIES = 200
 
 
 @dataclass(frozen=True)
-class Request:
+class TraceRequest:
     """One request of a trace."""
 
     id: str
@@ -44,22 +44,22 @@ class Request:
     """The exception that add_request must raise for it; it then takes no further part."""
 
 
-Trace = Sequence[Request]
+Trace = Sequence[TraceRequest]
 """In order of arrival."""
 
-Order = Callable[[Request], float]
+Order = Callable[[TraceRequest], float]
 """Of the waiting requests those with the least value are admitted first, among equals those that came first."""
 
 
-def first_come(request: Request) -> int:
+def first_come(request: TraceRequest) -> int:
     return 0
 
 
-def shortest_first(request: Request) -> int:
+def shortest_first(request: TraceRequest) -> int:
     return request.tokens
 
 
-def longest_first(request: Request) -> int:
+def longest_first(request: TraceRequest) -> int:
     return -request.tokens
 
 
@@ -70,7 +70,7 @@ def decode_steps(trace: Trace, order: Order, max_num_seqs: int, token_budget: in
     The budget counts a prompt's tokens, and one for each decode.
     """
     coming = _served(trace)
-    waiting: list[Request] = []
+    waiting: list[TraceRequest] = []
     running: dict[str, int] = {}  # the tokens that each will still get
     step = count = 0
     while coming or waiting or running:
@@ -85,13 +85,13 @@ def decode_steps(trace: Trace, order: Order, max_num_seqs: int, token_budget: in
     return count
 
 
-def _served(trace: Trace) -> list[Request]:
+def _served(trace: Trace) -> list[TraceRequest]:
     return [request for request in trace if request.error is None]
 
 
-def _admit(waiting: list[Request], slots: int, budget: float) -> list[Request]:
+def _admit(waiting: list[TraceRequest], slots: int, budget: float) -> list[TraceRequest]:
     """Takes from the front of `waiting` what fits."""
-    admitted: list[Request] = []
+    admitted: list[TraceRequest] = []
     while waiting and len(admitted) < slots and (not admitted or len(waiting[0].prompt) <= budget):
         budget -= len(waiting[0].prompt)
         admitted.append(waiting.pop(0))
@@ -107,7 +107,7 @@ def allowed_decode_steps(trace: Trace, max_num_seqs: int, token_budget: int | No
     """
     longest = max(_served(trace), key=lambda request: request.tokens)
 
-    def longest_last(request: Request) -> float:
+    def longest_last(request: TraceRequest) -> float:
         return inf if request is longest else -request.tokens
 
     orders = (first_come, shortest_first, longest_first, longest_last)
@@ -172,7 +172,7 @@ def _any_order(rng: Generator, trace: Trace) -> Order:
 
 def _draw_request(
     rng: Generator, model: ScriptedModel, name: str, tokens: tuple[int, int], prompts: tuple[int, int], arrival: int
-) -> Request:
+) -> TraceRequest:
     count, length = int(rng.integers(*tokens, endpoint=True)), int(rng.integers(*prompts, endpoint=True))
     if rng.integers(2):
         prompt = model.prompt_for(rng, count, length)
@@ -180,7 +180,7 @@ def _draw_request(
     else:
         prompt = model.prompt(rng, length)
         params = SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True)
-    return Request(name, tuple(prompt), params, count, arrival)
+    return TraceRequest(name, tuple(prompt), params, count, arrival)
 
 
 def random_trace(rng: Generator, vocab_size: int, requests: int, lengths: tuple[int, int]) -> Trace:
@@ -191,7 +191,7 @@ def random_trace(rng: Generator, vocab_size: int, requests: int, lengths: tuple[
         length, tokens = (int(number) for number in rng.integers(*lengths, size=2, endpoint=True))
         prompt = tuple(int(token) for token in rng.integers(vocab_size, size=length))
         params = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True)
-        trace.append(Request(f"r{index}", prompt, params, tokens))
+        trace.append(TraceRequest(f"r{index}", prompt, params, tokens))
     return trace
 
 

@@ -16,7 +16,7 @@ from given.launch import LaunchFile
 
 from grader.failure import Failure
 from grader.observe.counters import Counters
-from grader.observe.device_activity import Observed
+from grader.observe.device_activity import DeviceActivity
 from grader.observe.findings import MAX_CHECKED, ORDERS, order_failure
 from grader.worker import source_rules as host_rules
 from grader.worker.arguments import Answer, Handle, MalformedAnswer, Request
@@ -103,8 +103,8 @@ class Worker:
         taken, self._remarks = list(dict.fromkeys(self._remarks)), []
         return taken
 
-    def observe(self, counted: bool = False) -> AbstractContextManager[Observed]:
-        """Watch what the calls in a `with` block let the device do; the Observed that it gives is complete after it.
+    def observe(self, counted: bool = False) -> AbstractContextManager[DeviceActivity]:
+        """Watch what the calls in a `with` block let the device do; its DeviceActivity is complete after it.
 
         With `counted`, kernels run instrumented, some ten times slower, and each launch has its Counters.
         Copies of device arrays among arguments and results count too. Raises Failure when the process ended meanwhile.

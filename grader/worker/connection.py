@@ -15,7 +15,7 @@ from typing import Any
 from grader.emulator.compiler.headers import GIVEN, GIVEN_NAME
 from grader.failure import Failure
 from grader.ipc.framing import ProtocolError
-from grader.observe.device_activity import Observed
+from grader.observe.device_activity import DeviceActivity
 from grader.observe.findings import failure_of
 from grader.worker.arguments import Request
 from grader.worker.process import Child
@@ -112,7 +112,7 @@ class Connection:
     @contextlib.contextmanager
     def observing(
         self, *, counted: bool = False, checked: bool = False, profiled: bool = False, order: int = 0
-    ) -> Iterator[Observed]:
+    ) -> Iterator[DeviceActivity]:
         """What the emulated device does meanwhile, with `counted` in detail; on a GPU only the seconds.
 
         With `checked`, a kernel that does what it must not is a Failure; with `counted` and `profiled` the instructions
@@ -122,7 +122,7 @@ class Connection:
         if child.device is None and (counted or checked):
             raise TypeError("kernels are counted and checked on the emulator only: use the fixture `emulator`")
         self._observe(child, order, counted=counted, checked=checked, profiled=profiled)
-        seen = Observed()
+        seen = DeviceActivity()
         try:
             begin = time.monotonic()
             yield seen

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from grader.emulator.compiler.headers import with_headers
-from grader.emulator.compiler.toolchain import CompileError, Module, compile_module
+from grader.emulator.compiler.toolchain import CompiledModule, CompileError, compile_module
 from tests.emulator.device_client import start_device
 
 KERNEL = 'extern "C" __global__ void f(float* x, int n)'
 
 
-def build(source: str, folder: Path, *, instrumented: bool = False) -> Module:
+def build(source: str, folder: Path, *, instrumented: bool = False) -> CompiledModule:
     text = f'#line 1 "f.cu"\n{source.replace("KERNEL", KERNEL)}'
     return compile_module(text, [], [str(folder)], instrumented=instrumented)
 

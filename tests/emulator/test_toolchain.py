@@ -23,7 +23,7 @@ extern "C" __global__ void rmsnorm(float* __restrict__ out, const float* __restr
 """
 
 
-def build(source: str, *options: str, instrumented: bool = False) -> toolchain.Module:
+def build(source: str, *options: str, instrumented: bool = False) -> toolchain.CompiledModule:
     return compile_module(source, list(options), [], instrumented=instrumented)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grader.checking.api import Failure, GemmCall, Observed, Out, StudentError, Worker
+from grader.checking.api import DeviceActivity, Failure, GemmCall, Out, StudentError, Worker
 from grader.worker.connection import Clock
 from tests.grader.submissions import COPY, write_engine
 
@@ -99,7 +99,9 @@ def method(worker: Worker) -> Callable[..., Any]:
     return lambda name, *arguments: worker.call(engine.method(name), *arguments)
 
 
-def observe(worker: Worker, method: Callable[..., Any], name: str, *arguments: Any, counted: bool = False) -> Observed:
+def observe(
+    worker: Worker, method: Callable[..., Any], name: str, *arguments: Any, counted: bool = False
+) -> DeviceActivity:
     with worker.observe(counted) as seen:
         method(name, *arguments)
     return seen

@@ -11,7 +11,7 @@ from grader.failure import Failure
 from grader.oracle.scripted import ScriptedModel, scripted_model
 from grader.traces.answers import expect_answers
 from grader.traces.drive import (
-    Observed,
+    TraceRun,
     drive,
     expect_decode_steps,
     expect_fair,
@@ -20,7 +20,7 @@ from grader.traces.drive import (
     expect_other_steps,
     expect_running,
 )
-from grader.traces.trace import Request, Trace, random_trace, scripted_answers, skewed_trace
+from grader.traces.trace import Trace, TraceRequest, random_trace, scripted_answers, skewed_trace
 from grader.worker.student_errors import StudentError
 from tests.grader import schedulers
 from tests.grader.schedulers import LLM, SANE, Engine
@@ -38,14 +38,14 @@ def draw(model: ScriptedModel, seed: int, last_arrival: int = 0, budget: int | N
     return skewed_trace(rng, model, max_num_seqs=SLOTS, last_arrival=last_arrival, token_budget=budget)
 
 
-def run(kind: type[Engine], model: ScriptedModel, trace: Trace, budget: int | None = None) -> Observed:
+def run(kind: type[Engine], model: ScriptedModel, trace: Trace, budget: int | None = None) -> TraceRun:
     engine = kind(SLOTS, budget or float("inf"), model.successor, model.config.eos_token_ids)
     return drive(engine, LLM, trace, model.config.vocab_size)
 
 
-def requests(*tokens: int) -> list[Request]:
+def requests(*tokens: int) -> list[TraceRequest]:
     params = [SamplingParams(max_tokens=count, ignore_eos=True) for count in tokens]
-    return [Request(f"r{i}", (i,), param, param.max_tokens) for i, param in enumerate(params)]
+    return [TraceRequest(f"r{i}", (i,), param, param.max_tokens) for i, param in enumerate(params)]
 
 
 @pytest.mark.parametrize("kind", SANE)
@@ -87,7 +87,9 @@ def test_what_was_seen_is_counted() -> None:
 
 
 def test_prefills_that_hold_up_the_running_requests_are_starvation() -> None:
-    trace = [Request(f"r{i}", (i,), SamplingParams(max_tokens=n), n, i) for i, n in enumerate((9, 1, 1, 1, 1, 1, 1))]
+    trace = [
+        TraceRequest(f"r{i}", (i,), SamplingParams(max_tokens=n), n, i) for i, n in enumerate((9, 1, 1, 1, 1, 1, 1))
+    ]
     seen = drive(schedulers.PrefillStarves(2), LLM, trace, 9)
     assert seen.longest_wait == (6, "r0")
     with pytest.raises(Failure, match="got no token in 6 steps in a row; at most 4"):
@@ -144,11 +146,11 @@ def test_aborted_and_refused_requests(model: ScriptedModel) -> None:
 
     params = SamplingParams(max_tokens=6, ignore_eos=True)
     trace = [
-        Request("a", (1,), params, 6),
-        Request("b", (2,), params, 2, abort_after=2),
-        Request("big", (3,) * 51, params, 0, error="RequestTooLong"),
-        Request("c", (4,), params, 0, 1, abort_after=0),
-        Request("d", (5,), params, 6, 2),
+        TraceRequest("a", (1,), params, 6),
+        TraceRequest("b", (2,), params, 2, abort_after=2),
+        TraceRequest("big", (3,) * 51, params, 0, error="RequestTooLong"),
+        TraceRequest("c", (4,), params, 0, 1, abort_after=0),
+        TraceRequest("d", (5,), params, 6, 2),
     ]
     seen = drive(Refuses(2, successor=model.successor), LLM, trace, model.config.vocab_size)
     assert seen.aborted == {"b", "c"}
@@ -285,7 +287,7 @@ def test_the_steps_in_which_a_request_got_nothing_are_told(model: ScriptedModel)
 
 def test_an_answer_that_goes_on_after_its_end_is_told(model: ScriptedModel) -> None:
     prompt = model.prompt_for(np.random.default_rng(0), 5)
-    trace = [Request("r0", tuple(prompt), SamplingParams(temperature=0.0, max_tokens=90), 5)]
+    trace = [TraceRequest("r0", tuple(prompt), SamplingParams(temperature=0.0, max_tokens=90), 5)]
     failure = judged(Engine(2, successor=model.successor), trace, model)
     assert failure.message == 'The answer to "r0" has 6 tokens so far; it must end after 5 (stop).'
     assert failure.evidence["hint"].startswith("Token 4 of it is an end-of-sequence token")

@@ -11,7 +11,7 @@ from grader.oracle.scripted import ScriptedModel, scripted_model
 from grader.traces.trace import (
     SLACK,
     STATIC_FACTOR,
-    Request,
+    TraceRequest,
     allowed_decode_steps,
     decode_steps,
     first_come,
@@ -25,9 +25,11 @@ from grader.traces.trace import (
 )
 
 
-def trace(*tokens: int, prompt: int = 1, arrivals: tuple[int, ...] = ()) -> list[Request]:
+def trace(*tokens: int, prompt: int = 1, arrivals: tuple[int, ...] = ()) -> list[TraceRequest]:
     return [
-        Request(f"r{i}", (0,) * prompt, SamplingParams(max_tokens=count), count, (arrivals or (0,) * len(tokens))[i])
+        TraceRequest(
+            f"r{i}", (0,) * prompt, SamplingParams(max_tokens=count), count, (arrivals or (0,) * len(tokens))[i]
+        )
         for i, count in enumerate(tokens)
     ]
 
@@ -73,7 +75,7 @@ def test_the_budget_spreads_prefills_but_lets_one_prompt_in() -> None:
 
 
 def test_refused_requests_need_no_steps() -> None:
-    refused = Request("big", (0,) * 900, SamplingParams(), 0, error="RequestTooLong")
+    refused = TraceRequest("big", (0,) * 900, SamplingParams(), 0, error="RequestTooLong")
     assert decode_steps([*trace(4), refused], first_come, 2) == static_decode_steps([*trace(4), refused], 2) == 3
 
 

@@ -17,14 +17,14 @@ from grader.oracle.streams import expect_stream, expect_streams
 from grader.traces.answers import Answer, after_pause, expect_answers, expect_tokens
 from grader.traces.drive import (
     Caller,
-    Observed,
+    TraceRun,
     drive,
     expect_decode_steps,
     expect_lengths,
     expect_other_steps,
     expect_running,
 )
-from grader.traces.trace import Request, Trace, scripted_answers
+from grader.traces.trace import Trace, TraceRequest, scripted_answers
 
 
 def new_llm(worker: Worker, folder: Path, **options: int) -> Handle:
@@ -32,33 +32,33 @@ def new_llm(worker: Worker, folder: Path, **options: int) -> Handle:
     return worker.call("llm.LLM", str(folder), keywords=options, keep=True)
 
 
-def greedy(name: str, prompt: Sequence[int], tokens: int, **fields: Any) -> Request:
-    """A request for exactly `tokens` tokens, each the most probable; fields are a Request's."""
+def greedy(name: str, prompt: Sequence[int], tokens: int, **fields: Any) -> TraceRequest:
+    """A request for exactly `tokens` tokens, each the most probable; fields are a request's."""
     params = SamplingParams(temperature=0.0, max_tokens=tokens, ignore_eos=True)
-    return Request(name, tuple(prompt), params, tokens, **fields)
+    return TraceRequest(name, tuple(prompt), params, tokens, **fields)
 
 
-def ending(name: str, prompt: Sequence[int], tokens: int, most: int = 100) -> Request:
+def ending(name: str, prompt: Sequence[int], tokens: int, most: int = 100) -> TraceRequest:
     """A request that gets `tokens` tokens, the last of them an end-of-sequence token; max_tokens is `most`."""
-    return Request(name, tuple(prompt), SamplingParams(temperature=0.0, max_tokens=most), tokens)
+    return TraceRequest(name, tuple(prompt), SamplingParams(temperature=0.0, max_tokens=most), tokens)
 
 
-def serve_exactly(worker: Caller, llm: Handle, trace: Trace, model: ScriptedModel) -> Observed:
+def serve_exactly(worker: Caller, llm: Handle, trace: Trace, model: ScriptedModel) -> TraceRun:
     """Run a trace on the scripted model; Failure unless every answer is exactly the right one."""
     return serve_as(worker, llm, trace, scripted_answers(trace, model), model.config.vocab_size)
 
 
-def serve_as(worker: Caller, llm: Handle, trace: Trace, want: Mapping[str, Answer], vocab_size: int) -> Observed:
+def serve_as(worker: Caller, llm: Handle, trace: Trace, want: Mapping[str, Answer], vocab_size: int) -> TraceRun:
     """Run a trace; Failure unless every request of `want` got exactly this answer."""
     seen = drive(worker, llm, trace, vocab_size, lambda seen: expect_tokens(seen.tokens, want, seen.received))
     expect_answers(seen.answers, want, seen.received)
     return seen
 
 
-def serve_greedily(worker: Caller, llm: Handle, trace: Trace, tiny: ReferenceModel) -> Observed:
+def serve_greedily(worker: Caller, llm: Handle, trace: Trace, tiny: ReferenceModel) -> TraceRun:
     """Run a trace on the stored model and judge every answer by its reference, token after token."""
 
-    def judge(seen: Observed) -> None:
+    def judge(seen: TraceRun) -> None:
         for request in trace:
             if tokens := seen.tokens.get(request.id):
                 more = partial(after_pause, request.id, received=seen.received)
@@ -96,7 +96,7 @@ class Meddler:
         return result
 
 
-def expect_budget(seen: Observed, trace: Trace, budget: int) -> None:
+def expect_budget(seen: TraceRun, trace: Trace, budget: int) -> None:
     """No step computes more than `budget` tokens, prompts and one for each decode, unless for a single prompt."""
     prompts = {request.id: len(request.prompt) for request in trace}
     for number, outputs in enumerate(seen.steps):
@@ -107,7 +107,7 @@ def expect_budget(seen: Observed, trace: Trace, budget: int) -> None:
             raise Failure("INCORRECT_VALUE", f"{told}; max_num_batched_tokens is {budget}.")
 
 
-def expect_lean(seen: Observed, trace: Trace, slots: int, budget: int | None = None) -> None:
+def expect_lean(seen: TraceRun, trace: Trace, slots: int, budget: int | None = None) -> None:
     """The trace took hardly more steps than any sane order of admission needs, and used all slots."""
     expect_running(seen, slots, f"max_num_seqs is {slots} and more requests wait")
     expect_decode_steps(seen, trace, slots, budget)

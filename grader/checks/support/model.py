@@ -12,7 +12,7 @@ from grader.checking.api import BF16, Worker, expect_rows, require
 from grader.checking.draws import Array
 from grader.checks.support.caches import Cache, read_rows
 from grader.model.weight_shapes import weight_shapes
-from grader.observe.device_activity import Observed
+from grader.observe.device_activity import DeviceActivity
 from grader.oracle.model import FLOAT32, HUGGING_FACE_BF16, LlamaOracle, Operations, Reference
 from grader.throughput.workloads import new_runner
 from grader.traces.drive import expect_at_most
@@ -100,14 +100,14 @@ def stored_rows(oracle: LlamaOracle, ids: Sequence[int], operations: Operations)
     return rows
 
 
-def watch(emulator: Worker, call: Callable[[], object], counted: bool = False) -> Observed:
+def watch(emulator: Worker, call: Callable[[], object], counted: bool = False) -> DeviceActivity:
     """What the device does in a call."""
     with emulator.observe(counted) as seen:
         call()
     return seen
 
 
-def expect_no_more(name: str, seen: Observed, than: str, other: Observed, spare: int = 0) -> None:
+def expect_no_more(name: str, seen: DeviceActivity, than: str, other: DeviceActivity, spare: int = 0) -> None:
     """Raise Failure when a call needs more launches, products or copies than another one, and a few to spare."""
     for what in ("launches", "gemms", "copies", "device_copies"):
         told = f"{'products' if what == 'gemms' else what.replace('_', ' ')} in {name}"
@@ -121,7 +121,7 @@ def multiplications(config: LlamaConfig, tokens: int, rows: int) -> int:
     return tokens * int(layers) + rows * config.vocab_size * config.hidden_size
 
 
-def expect_products(name: str, seen: Observed, config: LlamaConfig, tokens: int, rows: int) -> None:
+def expect_products(name: str, seen: DeviceActivity, config: LlamaConfig, tokens: int, rows: int) -> None:
     """Raise Failure unless products are as large as `tokens` rows of every layer and `rows` of the head need."""
     needed = multiplications(config, tokens, rows)
     done = sum(call.m * call.n * call.k for call in seen.gemm_calls)
@@ -131,7 +131,7 @@ def expect_products(name: str, seen: Observed, config: LlamaConfig, tokens: int,
     expect_at_most(f"multiplications in the products of {name}", done, int(SPARE_PRODUCTS * needed), advice)
 
 
-def expect_decode_bytes(config: LlamaConfig, seen: dict[int, Observed]) -> None:
+def expect_decode_bytes(config: LlamaConfig, seen: dict[int, DeviceActivity]) -> None:
     """Raise Failure unless decode reads each context's keys and values about once per query head, and copies none.
 
     `seen` has a counted call for each context.

@@ -65,7 +65,7 @@ def new_generator(worker: Worker, seed: int) -> Handle:
     return worker.call("numpy.random:default_rng", seed, keep=True)
 
 
-class Engine:
+class GenerationRun:
     """The submission's runner of a model, with one slot of a cache."""
 
     def __init__(self, worker: Worker, folder: Path, config: LlamaConfig, max_length: int) -> None:
@@ -81,7 +81,9 @@ class Engine:
         return tokens, reason
 
 
-def expect_scripted(engine: Engine, model: ScriptedModel, prompt: list[int], max_length: int, **fields: Any) -> None:
+def expect_scripted(
+    engine: GenerationRun, model: ScriptedModel, prompt: list[int], max_length: int, **fields: Any
+) -> None:
     """The scripted model has one right answer, also where it is drawn: fields may set a temperature up to 1."""
     params = SamplingParams(**fields)
     want = model.stream(prompt, params.max_tokens, ignore_eos=params.ignore_eos, max_length=max_length)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from given.requests import SamplingParams
 from numpy.random import Generator
 
-from grader.checking.api import Observed, Worker, require
+from grader.checking.api import DeviceActivity, Worker, require
 from grader.checks.support.llm import ending, new_llm
 from grader.checks.support.model import multiplications
 from grader.model.weight_shapes import weight_shapes
@@ -61,7 +61,7 @@ def _elements(shape: tuple[int, ...]) -> int:
 class Work:
     """STEPS decode steps of some requests whose contexts are equally long."""
 
-    seen: Observed
+    seen: DeviceActivity
     requests: int
     context: int
     """Tokens of each request that an average one of these steps attends to."""

@@ -12,7 +12,7 @@ from given.config import LlamaConfig
 
 from grader.checking.api import Failure, Handle, Worker
 from grader.checks.support.model import multiplications
-from grader.traces.drive import Observed, expect_at_most
+from grader.traces.drive import TraceRun, expect_at_most
 
 LINEAR_LAYERS = 7
 """Matrix products of a block, when none of them are joined."""
@@ -39,8 +39,8 @@ class Accountant:
 
 
 def serve_in_passes(
-    emulator: Worker, llm: Handle, config: LlamaConfig, serve: Callable[[Accountant, Handle], Observed]
-) -> Observed:
+    emulator: Worker, llm: Handle, config: LlamaConfig, serve: Callable[[Accountant, Handle], TraceRun]
+) -> TraceRun:
     """What `serve` returns; Failure unless its tokens were computed step by step, in one pass for all that decode."""
     account = Accountant(emulator)
     seen = serve(account, llm)

@@ -77,7 +77,7 @@ _COMMENT = re.compile(
 _NOT_COMPILED = re.compile(r"^#(?:define|undef|include|include_next|import)\b.*$", re.MULTILINE)
 
 
-class Token(NamedTuple):
+class PlacedToken(NamedTuple):
     """A piece of preprocessed text, and where the student wrote it; `kind` is a group of _TOKEN."""
 
     text: str
@@ -89,14 +89,14 @@ class Token(NamedTuple):
 class Foreign(NamedTuple):
     """Lines that a header of the system or of the kit's gave where the student's text included it."""
 
-    include: Token
+    include: PlacedToken
     lines: list[str]
 
 
 class Preprocessed(NamedTuple):
     """What a compiler command made of a source."""
 
-    own: list[Token]
+    own: list[PlacedToken]
     foreign: list[Foreign]
     text: str
     """All of it, to be compiled."""
@@ -144,7 +144,7 @@ def _preprocessed(command: Sequence[str], text: str) -> tuple[str, str, int]:
 
 def _scan(output: str) -> Preprocessed:
     """The student's tokens, and what foreign headers gave, by the compiler's marks of where a file begins and ends."""
-    own: list[Token] = []
+    own: list[PlacedToken] = []
     foreign: list[Foreign] = []
     kept: list[str] = []
     file, line, position = "kernel.cu", 1, 0
@@ -155,12 +155,12 @@ def _scan(output: str) -> Preprocessed:
         marker = _MARKER.fullmatch(match[0]) if match.lastgroup == "directive" else None
         if marker is None:
             if match.lastgroup != "blank" and not file.startswith("<"):  # in "<built-in>" the compiler speaks
-                own.append(Token(match[0].strip(), str(match.lastgroup), file, line))
+                own.append(PlacedToken(match[0].strip(), str(match.lastgroup), file, line))
             line += match[0].count("\n")
             kept.append("" if _NOT_COMPILED.match(match[0]) else match[0])
             continue
         flags = marker[3].split()
-        include = own[-1] if own else Token("", "directive", file, line)
+        include = own[-1] if own else PlacedToken("", "directive", file, line)
         if "1" in flags and _is_foreign(marker[2], flags):
             position, marker = _end_of_file(output, match.start())
             given = output[match.start() : position]
@@ -191,7 +191,7 @@ def _end_of_file(output: str, begin: int) -> tuple[int, "re.Match[str]"]:
     return len(output), marker
 
 
-def _foreign_text(output: str, include: Token, *, is_own: bool) -> Foreign:
+def _foreign_text(output: str, include: PlacedToken, *, is_own: bool) -> Foreign:
     """What a foreign header gave; `is_own`: the student includes it, not the kit."""
     marker = _MARKER.search(output)
     if is_own and marker and _HOST_HEADERS.search(marker[2]):
@@ -201,14 +201,14 @@ def _foreign_text(output: str, include: Token, *, is_own: bool) -> Foreign:
     return Foreign(include, [line for line in lines if line[0] != "#" or line.startswith("#pragma")])
 
 
-def _error(token: Token, message: str) -> SourceError:
+def _error(token: PlacedToken, message: str) -> SourceError:
     return SourceError(f"{token.file}:{token.line}: error: {message}\n")
 
 
 # The program must be the same
 
 
-def _compare(plain: Sequence[Token], instrumented: Sequence[Token]) -> None:
+def _compare(plain: Sequence[PlacedToken], instrumented: Sequence[PlacedToken]) -> None:
     first, second = _normal(plain), _normal(instrumented)
     for a, b in itertools.zip_longest(first, second):
         if a is None or b is None or a.text != b.text:
@@ -216,9 +216,9 @@ def _compare(plain: Sequence[Token], instrumented: Sequence[Token]) -> None:
             raise _error(a if is_first else b, _SAME)
 
 
-def _normal(tokens: Sequence[Token]) -> list[Token]:
+def _normal(tokens: Sequence[PlacedToken]) -> list[PlacedToken]:
     """Without what the kit's macros put into one build only: a flattened kernel, and functions that are inlined."""
-    kept: list[Token] = []
+    kept: list[PlacedToken] = []
     for token in tokens:
         kept += [token] if token.text != "noinline" else []
         for empty in (["__attribute__", "(", "(", "flatten", ")", ")"], ["__attribute__", "(", "(", ")", ")"]):
@@ -249,7 +249,7 @@ def _check_directives(text: str, file: str) -> None:
     """What must be seen before preprocessing: marks of files, which the compiler would believe."""
     line = 1
     for match in _TOKEN.finditer(_without_comments(text.replace("\\\n", ""))):
-        where = Token(match[0], str(match.lastgroup), file, line)
+        where = PlacedToken(match[0], str(match.lastgroup), file, line)
         named = re.match(r"\s*#\s*line\b", match[0])
         if match.lastgroup == "directive" and re.match(r"\s*#\s*\d", match[0]):
             raise _error(where, "# and a number is what compilers write: a source uses #line")
@@ -270,7 +270,7 @@ def _without_comments(text: str) -> str:
     return _COMMENT.sub(blank, text)
 
 
-def _check_token(tokens: Sequence[Token], i: int) -> None:
+def _check_token(tokens: Sequence[PlacedToken], i: int) -> None:
     token = tokens[i]
     if token.kind == "directive":
         _check_directive(token)
@@ -282,7 +282,7 @@ def _check_token(tokens: Sequence[Token], i: int) -> None:
         _check_attributes(tokens, i + 2)
 
 
-def _check_directive(token: Token) -> None:
+def _check_directive(token: PlacedToken) -> None:
     changed = re.match(r"#\s*(?:define|undef)\s+(\w+)", token.text)
     if changed and (changed[1] in _own_macros() or _RESERVED.match(changed[1])):
         raise _error(token, f"{changed[1]} belongs to CUDA: give your macro another name")
@@ -291,7 +291,7 @@ def _check_directive(token: Token) -> None:
         raise _error(token, f"#{words} changes how the compiler works and means nothing to nvcc: remove it")
 
 
-def _check_name(tokens: Sequence[Token], i: int) -> None:
+def _check_name(tokens: Sequence[PlacedToken], i: int) -> None:
     token, name = tokens[i], tokens[i].text
     if reason := unsupported.name(name, _words(tokens, i + 1, 1)):
         raise _error(token, reason)
@@ -309,7 +309,7 @@ def _check_name(tokens: Sequence[Token], i: int) -> None:
         raise _error(token, f"{name} belongs to the emulator or the compiler: {ONLY_DEVICE}")
 
 
-def _check_attributes(tokens: Sequence[Token], begin: int) -> None:
+def _check_attributes(tokens: Sequence[PlacedToken], begin: int) -> None:
     """The attributes between two opening and two closing brackets."""
     depth = 0
     for i in range(begin, len(tokens)):
@@ -326,7 +326,7 @@ def _check_attributes(tokens: Sequence[Token], begin: int) -> None:
             )
 
 
-def _words(tokens: Sequence[Token], begin: int, count: int) -> str:
+def _words(tokens: Sequence[PlacedToken], begin: int, count: int) -> str:
     return " ".join(token.text for token in tokens[max(begin, 0) : begin + count])
 
 

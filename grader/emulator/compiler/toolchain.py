@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 from grader.emulator.compiler import lint, object_lint
 from grader.emulator.compiler.headers import HEADERS, with_headers
 from grader.emulator.compiler.limits import WAITING_SECONDS, limited
-from grader.emulator.compiler.object_file import CODE, THREAD_LOCAL, read_object
+from grader.emulator.compiler.object_file import read_object
 from grader.emulator.compiler.rewriter import SourceError, rewrite
+from grader.emulator.compiler.symbols import read_symbols
 
 FOLDER = Path(__file__).resolve().parent.parent
 RUNTIME = FOLDER / "runtime"
@@ -81,7 +82,7 @@ class CompileError(Exception):
         self.command = list(command)
 
 
-class Module(NamedTuple):
+class CompiledModule(NamedTuple):
     """A compiled source: the shared object, and what is known of it without loading it."""
 
     path: Path
@@ -149,7 +150,7 @@ def _machine_flags() -> tuple[str, ...]:
 def _fingerprint() -> bytes:
     """Of all that a compiled file may depend on besides its own text: compiler, kit headers, runtime, these modules."""
     digest = hashlib.sha256(_version().encode())
-    own = [*HEADERS.rglob("*"), *RUNTIME.glob("*"), *FOLDER.glob("*.py")]
+    own = [*HEADERS.rglob("*"), *RUNTIME.glob("*"), *Path(__file__).parent.glob("*.py")]
     for path in sorted(path for path in own if path.is_file()):
         digest.update(path.name.encode() + path.read_bytes())
     return digest.digest()
@@ -182,7 +183,9 @@ def runtime_library() -> Path:
     return path
 
 
-def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[str], *, instrumented: bool) -> Module:
+def compile_module(
+    source: str, options: Sequence[str], include_dirs: Sequence[str], *, instrumented: bool
+) -> CompiledModule:
     """The module of one CUDA C source, from the cache where it is there; `instrumented` with hooks at each access.
 
     Raises CompileError.
@@ -213,12 +216,12 @@ def compile_module(source: str, options: Sequence[str], include_dirs: Sequence[s
             raise CompileError(str(error), command) from None
         name = re.search(r'#\s*line\s+\d+\s+"([^"]*)"', source)
         facts = {"log": log, "kernels": list(kernels), "parameters": kernels, "source_name": name[1] if name else ""}
-        facts |= _symbols(path, list(kernels), constants)
+        facts |= read_symbols(path, list(kernels), constants)
         _refuse_large_shared(facts["shared"], command)
         with _written(path.with_suffix(".json")) as temporary:
             noted = json.dumps(facts)
             temporary.write_text(f"{noted}\n{_digest(path, noted)}")
-    return Module(path=path, command=command, cached=cached, source=source, **facts)
+    return CompiledModule(path=path, command=command, cached=cached, source=source, **facts)
 
 
 def _checked(command: Sequence[str], text: str, path: Path, is_plain: bool) -> str:
@@ -355,39 +358,6 @@ def remove_unfinished(process: int) -> None:
     """Remove what a process that was killed left of a compilation."""
     for folder in CACHE.glob(f"unfinished-{process}-*"):
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def is_guard(symbol: str) -> bool:
-    """Whether g++ keeps in this variable whether it has initialised another: those of a class such as bf16."""
-    return symbol.startswith(("_ZGV", "__tls_guard"))
-
-
-def _symbols(path: Path, kernels: Sequence[str], constants: Sequence[str]) -> dict[str, Any]:
-    """Shared and global variables of a module, by its symbol table.
-
-    A shared variable of a function that is no kernel counts for every kernel, since any may call it.
-    """
-    sections, symbols, _ = read_object(path.read_bytes())
-    thread_local = {symbol.name: symbol for symbol in symbols if symbol.section == THREAD_LOCAL and symbol.size}
-    anchor = next((symbol.address for name, symbol in thread_local.items() if "pagedlab_shared_anchor" in name), 0)
-    shared = {name: symbol for name, symbol in thread_local.items() if "pagedlab_shared_anchor" not in name}
-    counted = {name: symbol for name, symbol in shared.items() if not is_guard(name)}
-    owners = {name: next((k for k in kernels if re.match(rf"_Z+{len(k)}{k}E", name)), None) for name in shared}
-    variables = {re.sub(r"^_ZL\d+", "", symbol.name): symbol for symbol in symbols}  # static and const ones too
-    return {
-        "shared": {
-            kernel: sum(s.size for name, s in counted.items() if owners[name] in (kernel, None)) for kernel in kernels
-        },
-        "shared_bytes": max((symbol.address + symbol.size for symbol in thread_local.values()), default=0),
-        "shared_anchor": anchor,
-        "shared_variables": {name: (s.address, s.size, owners[name]) for name, s in shared.items()},
-        "globals": {n: (s.address, s.size) for n, s in variables.items() if s.section == "pagedlab_globals" and s.size},
-        "globals_extent": sections.get("pagedlab_globals", (0, 0)),
-        "constants": {n: (s.address, s.size) for n, s in variables.items() if n in constants},
-        "code": sections[CODE],
-        "image_bytes": max(address + size for address, size in sections.values()),
-        "reference": next(symbol.address for symbol in symbols if symbol.name == "pagedlab_shared"),
-    }
 
 
 def _refuse_large_shared(shared: dict[str, int], command: Sequence[str]) -> None:

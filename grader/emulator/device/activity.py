@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grader.emulator.device.launch_profile import LaunchProfile
-from grader.emulator.native import Counters
+from grader.emulator.native import LaunchCounters
 
 MAX_GEMMS = 1 << 18
 MAX_KERNELS = 1 << 15
@@ -20,7 +20,7 @@ Gemm = tuple[int, int, int, int]
 
 
 class Observation:
-    """Counts since its begin. With `counted`, also the Counters of every launch, by instrumented kernels.
+    """Counts since its begin. With `counted`, also the counters of every launch, by instrumented kernels.
 
     With `profiled`, besides, what each instruction did, in that launch of each kernel that moved the most.
     """
@@ -50,7 +50,7 @@ class Observation:
             call = m, n, k, element
             self._gemms.append(self._known_gemms.setdefault(call, call))
 
-    def add_kernel(self, name: str, counters: Counters, num_pointers: int) -> None:
+    def add_kernel(self, name: str, counters: LaunchCounters, num_pointers: int) -> None:
         """What one launch of a kernel counted."""
         self.num_kernels += 1
         if len(self._kernels) < MAX_KERNELS:
@@ -66,7 +66,7 @@ class Observation:
         """A launch of a kernel that does nothing: it has threads, and that is all."""
         blocks = grid[0] * grid[1] * grid[2]
         threads = blocks * block[0] * block[1] * block[2]
-        self.add_kernel(name, Counters(threads=threads, blocks=blocks), num_pointers)
+        self.add_kernel(name, LaunchCounters(threads=threads, blocks=blocks), num_pointers)
 
     def report(self) -> dict[str, Any]:
         """All counts, as the control socket's `observed` gives them."""
@@ -75,7 +75,7 @@ class Observation:
             "gemms": self.num_gemms,
             "gemm_calls": self._gemms,
             "kernels": self.num_kernels,
-            "kernel_counts": [[name, Counters.unpacked(packed, n)] for name, n, packed in self._kernels],
+            "kernel_counts": [[name, LaunchCounters.unpacked(packed, n)] for name, n, packed in self._kernels],
             "profiles": [profile.report() for profile in self._profiles.values()],
             "copies": self._copies,
             "copied_bytes": self._copied_bytes,

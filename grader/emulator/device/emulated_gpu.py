@@ -22,7 +22,7 @@ from grader.emulator.device.capability import (
 )
 from grader.emulator.device.launch_profile import LaunchProfile
 from grader.emulator.device.memory_state import Checking
-from grader.emulator.native import Counters, Gemm, Kernels, Launch, LoadedModule, Runtime, SiteTable
+from grader.emulator.native import Gemm, Kernels, Launch, LaunchCounters, LoadedModule, Runtime, SiteTable
 from grader.ipc.framing import ProtocolError, send_frame
 
 MAX_REPEATED = 4096  # launches whose headers are kept
@@ -205,7 +205,7 @@ class EmulatedGPU:
         kernel, module = launch.name.decode(), kernels.instrumented()
         pointers = module.pointer_arguments(kernel, arguments)
         allocations = [self.arena.find(pointer) for *_, pointer in pointers]
-        counters, checks = Counters(), self.checking.checks(module, kernel)
+        counters, checks = LaunchCounters(), self.checking.checks(module, kernel)
         launch.counters = ctypes.pointer(counters) if self.observation.counted else None
         launch.checks = ctypes.pointer(checks) if self.checking.active else None
         launch.use_memory(self.arena.base, self.arena.size, allocations)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from grader.emulator.native import SITE_KINDS, WARP, Launch, LoadedModule, Pointer, Site, WorstRequest
+from grader.emulator.native import SITE_KINDS, WARP, Launch, LoadedModule, NativeSite, Pointer, WorstRequest
 from grader.emulator.reports.reports import GLOBAL, STATIC_SHARED, variable_name
 
 SPACES = ("global", "shared", "shared", "")
@@ -20,7 +20,7 @@ class LaunchProfile:
         table = launch.sites.contents
         self.name = launch.name.decode()
         self._module = module
-        self._sites = [Site.from_buffer_copy(slot) for slot in table.slots if slot.instruction]
+        self._sites = [NativeSite.from_buffer_copy(slot) for slot in table.slots if slot.instruction]
         self._arrays = list(zip(pointers, allocations, strict=True))
         self._launch = {
             "kernel": self.name,
@@ -38,7 +38,7 @@ class LaunchProfile:
         sites = [self._site(site, *place) for site, place in zip(self._sites, places, strict=True)]
         return {**self._launch, "sites": sorted(sites, key=lambda site: (site["file"], site["line"]))}
 
-    def _site(self, site: Site, file: str, line: int) -> dict[str, Any]:
+    def _site(self, site: NativeSite, file: str, line: int) -> dict[str, Any]:
         counts = {name: getattr(site, name) for name in COUNTS}
         worst = self._worst(site.space, site.worst) if site.worst.lanes else None
         named = {"file": file, "line": line, "kind": SITE_KINDS[site.kind], "space": SPACES[site.space]}

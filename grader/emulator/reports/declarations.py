@@ -27,7 +27,7 @@ ELEMENT_BYTES = {
 }
 
 
-class Array(NamedTuple):
+class DeclaredArray(NamedTuple):
     """A declaration in shared memory; 0 in a shape and as `element`, bytes of an element: not plain to see."""
 
     name: str
@@ -54,12 +54,12 @@ class Surroundings(NamedTuple):
     is_barrier: bool = False
 
 
-def static_array(source: str, kernel: str, name: str, size: int) -> Array | None:
+def static_array(source: str, kernel: str, name: str, size: int) -> DeclaredArray | None:
     """The shared array of this name and size in bytes, as a kernel or else the whole source declares it."""
     shapes = {array.shape for array in _near(source, kernel, False) if array.name == name}
     shape = shapes.pop() if len(shapes) == 1 else (0,)
     count = math.prod(shape)
-    return Array(name, shape, size // count, False) if count and size % count == 0 else None
+    return DeclaredArray(name, shape, size // count, False) if count and size % count == 0 else None
 
 
 def num_indices(source: str, kernel: str, name: str) -> int:
@@ -67,7 +67,7 @@ def num_indices(source: str, kernel: str, name: str) -> int:
     return min((len(array.shape) for array in _near(source, kernel, False) if array.name == name), default=0)
 
 
-def dynamic_array(source: str, kernel: str) -> Array | None:
+def dynamic_array(source: str, kernel: str) -> DeclaredArray | None:
     """The array `extern __shared__` of a kernel, or else of the whole source where that has just one."""
     declared = set(_near(source, kernel, True))
     return declared.pop() if len(declared) == 1 else None
@@ -111,7 +111,7 @@ def _nesting(text: str) -> tuple[list[int], list[tuple[int, ...]]]:
     return depths, loops
 
 
-def _near(source: str, kernel: str, is_dynamic: bool) -> list[Array]:
+def _near(source: str, kernel: str, is_dynamic: bool) -> list[DeclaredArray]:
     """Arrays that the kernel declares, or where it has none of the kind, all of the source."""
     text = _without_comments(source)
     begin = re.search(rf"__global__[^;{{}}]*?\b{re.escape(kernel)}\s*\(", text)
@@ -124,14 +124,14 @@ def _near(source: str, kernel: str, is_dynamic: bool) -> list[Array]:
     return []
 
 
-def _declared(text: str, constants: dict[str, str]) -> list[Array]:
+def _declared(text: str, constants: dict[str, str]) -> list[DeclaredArray]:
     found = []
     for match in _SHARED.finditer(text):
         words = re.sub(r"(__align__|alignas|__attribute__)\s*\(+[^)]*\)+", "", match[2]).split()
         element = ELEMENT_BYTES.get(" ".join(word for word in words if word not in ("volatile", "const")), 0)
         for name, sizes in [(match[3], match[4]), *_MORE.findall(match[5])]:
             shape = tuple(_value(size, constants) for size in re.findall(r"\[([^\]]*)\]", sizes))
-            found.append(Array(name, shape, element, bool(match[1])))
+            found.append(DeclaredArray(name, shape, element, bool(match[1])))
     return found
 
 

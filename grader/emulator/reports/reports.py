@@ -13,7 +13,7 @@ from typing import Any
 from grader.emulator.arena import Arena
 from grader.emulator.compiler.headers import GIVEN_NAME
 from grader.emulator.compiler.rewriter import line_of
-from grader.emulator.compiler.toolchain import is_guard
+from grader.emulator.compiler.symbols import is_guard
 from grader.emulator.native import Launch, LoadedModule, Place, Pointer, Report
 from grader.emulator.reports.declarations import dynamic_array, num_indices, static_array
 from grader.emulator.reports.messages import DYNAMIC, FAR_OFF, NO_DEVICE_MEMORY, depth, message

@@ -26,7 +26,7 @@ MAX_ANSWER = 16 << 20  # bytes of an answer; a compiler's messages are the longe
 STICKY = (700, 710, 716, 719)  # CUDA's errors after which a context is of no more use
 
 
-class Connection:
+class DeviceConnection:
     """Talks to one device process, whose memory is the file `arena`; `own` is its DeviceProcess if we started it."""
 
     def __init__(self, channel: socket.socket, arena: int, arena_bytes: int, own: Any = None) -> None:
@@ -161,7 +161,7 @@ class _Thread(threading.local):
 
 
 thread = _Thread()
-_connection: Connection | None = None
+_connection: DeviceConnection | None = None
 
 
 def initialize() -> None:
@@ -172,24 +172,24 @@ def initialize() -> None:
     given = os.environ.get("PAGEDLAB_DEVICE")
     if given:
         channel, arena, arena_bytes = map(int, given.split(":"))
-        _connection = Connection(socket.socket(fileno=channel), arena, arena_bytes)
+        _connection = DeviceConnection(socket.socket(fileno=channel), arena, arena_bytes)
     else:
         from grader.emulator.launcher import start_device
 
         own = start_device(inherit_output=True)
-        _connection = Connection(own.channel, own.arena, own.arena_bytes, own)
+        _connection = DeviceConnection(own.channel, own.arena, own.arena_bytes, own)
     atexit.register(_connection.close)
     os.register_at_fork(after_in_child=lambda: _connection.lose("a forked process cannot use its parent's"))
 
 
-def initialized(function: str) -> Connection:
+def initialized(function: str) -> DeviceConnection:
     """The connection, for a call that needs no context."""
     if _connection is None:
         raise failure(function, NOT_INITIALIZED)
     return _connection
 
 
-def current(function: str) -> Connection:
+def current(function: str) -> DeviceConnection:
     """The connection, for a call that needs a current context in a good state."""
     connection = initialized(function)
     if not thread.contexts:
