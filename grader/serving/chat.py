@@ -8,6 +8,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+from given.requests import SamplingParams
+from given.tokenizer import Tokenizer, TokenizerError
+
 from grader import UsageError
 from grader.model import find_model
 from grader.serving.engine import Engine, EngineError
@@ -65,9 +68,6 @@ class Talker:
         engine = Engine(Path(options.submission).expanduser(), options.device)
         self.engine = engine
         self.template = _chat_template(folder)
-        from given.requests import SamplingParams
-        from given.tokenizer import Tokenizer, TokenizerError
-
         try:
             self.tokenizer = Tokenizer.from_folder(folder)
             self.params = SamplingParams(temperature=options.temperature, max_tokens=options.max_tokens)
@@ -136,7 +136,7 @@ class Talker:
 def _chat_template(folder: Path) -> Any:
     """The model's chat template; None where it has none, or nothing here renders it."""
     try:
-        from grader.serving.chat_template import ChatTemplate, ChatTemplateError
+        from grader.serving.chat_template import ChatTemplate, ChatTemplateError  # noqa: PLC0415  (extra model)
     except ImportError:
         raise UsageError("the Python package jinja2 is not installed: run make setup EXTRAS=model.") from None
     try:

@@ -14,9 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from given.config import ConfigError, LlamaConfig
+from given.tokenizer import Tokenizer, TokenizerError
+
 from grader import UsageError
 from grader.model import find_model
 from grader.serving.engine import Engine
+from grader.serving.engine_loop import SHUTTING_DOWN, EngineLoop
 from grader.serving.interrupts import interruptible
 
 CLOSING_SECONDS = 5
@@ -33,13 +37,11 @@ def _serve(listener: socket.socket, options: argparse.Namespace) -> int:
     folder = find_model(options.model)
     engine = Engine(Path(options.submission).expanduser(), options.device)
     try:
-        import uvicorn
+        import uvicorn  # noqa: PLC0415  (extra serve)
 
-        from grader.serving.server import Server
+        from grader.serving.server import Server  # noqa: PLC0415  (extra serve)
     except ImportError as error:
         raise UsageError(f"the Python package {error.name} is not installed: run make setup EXTRAS=serve.") from None
-    from grader.serving.engine_loop import SHUTTING_DOWN, EngineLoop
-
     model = _served_model(folder, options.model)
     print(f"{options.submission} on {options.model}, {engine.device.name}: loading …", file=sys.stderr)
     llm = engine.llm(folder, max_num_seqs=options.max_num_seqs)
@@ -83,11 +85,8 @@ def _listener(host: str, port: int) -> socket.socket:
 
 def _served_model(folder: Path, name: str) -> Any:
     """What the HTTP side needs of the model. Raises UsageError."""
-    from given.config import ConfigError, LlamaConfig
-    from given.tokenizer import Tokenizer, TokenizerError
-
-    from grader.serving.chat_template import ChatTemplate, ChatTemplateError
-    from grader.serving.openai_requests import ServedModel
+    from grader.serving.chat_template import ChatTemplate, ChatTemplateError  # noqa: PLC0415  (extra serve)
+    from grader.serving.openai_requests import ServedModel  # noqa: PLC0415  (extra serve)
 
     try:
         config, tokenizer = LlamaConfig.from_folder(folder), Tokenizer.from_folder(folder)

@@ -13,6 +13,7 @@ COMMANDS = {
     "ruff check": ["ruff", "check", "."],
     "ruff format": ["ruff", "format", "--check", "."],
     "mypy": ["mypy", "--config-file", "pyproject.toml"],
+    "layers": ["lint-imports"],
 }
 
 

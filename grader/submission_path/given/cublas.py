@@ -90,7 +90,7 @@ def gemm_ex(
         except emulated_cublas.CublasError as error:
             raise CublasError(str(error)) from None
         return
-    from pycuda.driver import Context
+    from pycuda.driver import Context  # noqa: PLC0415  (extra gpu)
 
     library = _handle(Context.get_current().handle)
     library.use(0 if stream is None else stream.handle)
@@ -160,7 +160,7 @@ def _library() -> ctypes.CDLL:
     """libcublas, as pip's wheels install it or from the system."""
     names = ["libcublas.so.13", "libcublas.so.12"]
     with suppress(ImportError, RuntimeError):  # cuda-pathfinder is not installed, or has not found it either
-        from cuda.pathfinder import load_nvidia_dynamic_lib
+        from cuda.pathfinder import load_nvidia_dynamic_lib  # noqa: PLC0415  (extra gpu)
 
         names.insert(0, str(load_nvidia_dynamic_lib("cublas").abs_path))
     for name in names:
