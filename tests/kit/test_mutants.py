@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from grader import KIT
 from grader.manifest import load_manifest
 from tests.kit.mutants import Mutant, complaints, earlier_checks, grade_mutant, load_mutants
 
@@ -58,6 +59,11 @@ def test_a_mutant_is_caught(mutant: Mutant, outcomes: "dict[str, Future[dict[str
 def test_every_scored_check_catches_a_mutant() -> None:
     caught = {check for mutant in MUTANTS for check in mutant.checks}
     assert [check.id for check in MANIFEST.checks if check.points and check.id not in caught] == []
+
+
+def test_every_text_occurs_once() -> None:
+    counts = {mutant.id: (KIT / "solutions/engine" / mutant.file).read_text().count(mutant.find) for mutant in MUTANTS}
+    assert {mutant: count for mutant, count in counts.items() if count != 1} == {}
 
 
 def test_ids_are_unique() -> None:

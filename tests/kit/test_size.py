@@ -11,16 +11,6 @@ LONGEST_FUNCTION = 60
 AS_OTHERS_WRITE = ("tests/alternatives/", "tests/conformance/")
 """Kernels that stand for those of students and of well-known libraries are as long as these write them."""
 
-STILL_LONG = {
-    "solutions/engine/kernels/attention.cu:attention",
-    "solutions/engine/kernels/attention_varlen.cu:attention_varlen",
-    "solutions/engine/kernels/decode_attention.cu:decode_attention",
-    "solutions/engine/kernels/flash_attention.cu:flash_attention",
-    "solutions/engine/kernels/flash_decode_attention.cu:flash_decode_attention",
-    "solutions/engine/kernels/paged_attention.cu:paged_attention",
-}
-"""Kernels that are to be split; none may be added, and one that is split is struck out."""
-
 PROGRAM = """\
 #include <cstdio>  // {
 #define OPEN {
@@ -66,7 +56,7 @@ def test_no_function_is_long(endings: tuple[str, ...]) -> None:
         for function in found
         if function.lines > LONGEST_FUNCTION and not (name.endswith(C) and name.startswith(AS_OTHERS_WRITE))
     }
-    assert long == {name for name in STILL_LONG if name.partition(":")[0].endswith(endings)}
+    assert long == set()
 
 
 def test_functions_of_cpp_are_found() -> None:

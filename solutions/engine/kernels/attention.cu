@@ -12,6 +12,27 @@
 
 #include "warp.cuh"
 
+// s07.1: the sums over a row and over a column
+
+// The product of two rows of head_dim numbers.
+__device__ __forceinline__ float dot(const __nv_bfloat16* a, const __nv_bfloat16* b, int head_dim) {
+    float sum = 0.0f;
+    for (int d = 0; d < head_dim; d++) {
+        sum += __bfloat162float(a[d]) * __bfloat162float(b[d]);
+    }
+    return sum;
+}
+
+// The sum over the keys of weight · number, for one column of the values: `stride` elements from key to key.
+__device__ __forceinline__ float weighted_sum(const float* weights, const __nv_bfloat16* column,
+                                              long long stride, int num_keys) {
+    float sum = 0.0f;
+    for (int key = 0; key < num_keys; key++) {
+        sum += weights[key] * __bfloat162float(column[key * stride]);
+    }
+    return sum;
+}
+
 extern "C" __global__ void attention(__nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ q,
                                      const __nv_bfloat16* __restrict__ k, const __nv_bfloat16* __restrict__ v,
                                      int L, int S, int num_heads, int num_kv_heads, int head_dim,
@@ -32,11 +53,7 @@ extern "C" __global__ void attention(__nv_bfloat16* __restrict__ out, const __nv
     // Masked keys are never read: whatever they hold, they cannot reach the result.
     float maximum = -INFINITY;
     for (int key = threadIdx.x; key < num_visible; key += blockDim.x) {
-        float dot = 0.0f;
-        for (int d = 0; d < head_dim; d++) {
-            dot += __bfloat162float(q_row[d]) * __bfloat162float(keys[key * kv_stride + d]);
-        }
-        scores[key] = dot * scale;
+        scores[key] = dot(q_row, keys + key * kv_stride, head_dim) * scale;
         maximum = fmaxf(maximum, scores[key]);
     }
     maximum = warp_max(maximum);
@@ -66,10 +83,7 @@ extern "C" __global__ void attention(__nv_bfloat16* __restrict__ out, const __nv
 
     // Dividing once at the end saves a division per key.
     for (int d = threadIdx.x; d < head_dim; d += blockDim.x) {
-        float weighted = 0.0f;
-        for (int key = 0; key < num_visible; key++) {
-            weighted += scores[key] * __bfloat162float(values[key * kv_stride + d]);
-        }
+        const float weighted = weighted_sum(scores, values + d, kv_stride, num_visible);
         out_row[d] = __float2bfloat16(num_visible > 0 ? weighted / total : 0.0f);
     }
 }

@@ -14,6 +14,27 @@
 
 #include "warp.cuh"
 
+// s09.2: the sums over a row and over a column
+
+// The product of two rows of head_dim numbers.
+__device__ __forceinline__ float dot(const __nv_bfloat16* a, const __nv_bfloat16* b, int head_dim) {
+    float sum = 0.0f;
+    for (int d = 0; d < head_dim; d++) {
+        sum += __bfloat162float(a[d]) * __bfloat162float(b[d]);
+    }
+    return sum;
+}
+
+// The sum over the keys of weight · number, for one column of the values: `stride` elements from key to key.
+__device__ __forceinline__ float weighted_sum(const float* weights, const __nv_bfloat16* column,
+                                              long long stride, int num_keys) {
+    float sum = 0.0f;
+    for (int key = 0; key < num_keys; key++) {
+        sum += weights[key] * __bfloat162float(column[key * stride]);
+    }
+    return sum;
+}
+
 extern "C" __global__ void decode_attention(
     __nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ q,
     const __nv_bfloat16* __restrict__ key_cache, const __nv_bfloat16* __restrict__ value_cache,
@@ -35,11 +56,7 @@ extern "C" __global__ void decode_attention(
 
     float maximum = -INFINITY;
     for (int key = threadIdx.x; key < context; key += blockDim.x) {
-        float dot = 0.0f;
-        for (int d = 0; d < head_dim; d++) {
-            dot += __bfloat162float(q_row[d]) * __bfloat162float(keys[key * kv_stride + d]);
-        }
-        scores[key] = dot * scale;
+        scores[key] = dot(q_row, keys + key * kv_stride, head_dim) * scale;
         maximum = fmaxf(maximum, scores[key]);
     }
     maximum = warp_max(maximum);
@@ -68,10 +85,7 @@ extern "C" __global__ void decode_attention(
     }
 
     for (int d = threadIdx.x; d < head_dim; d += blockDim.x) {
-        float weighted = 0.0f;
-        for (int key = 0; key < context; key++) {
-            weighted += scores[key] * __bfloat162float(values[key * kv_stride + d]);
-        }
+        const float weighted = weighted_sum(scores, values + d, kv_stride, context);
         out_row[d] = __float2bfloat16(context > 0 ? weighted / total : 0.0f);
     }
 }

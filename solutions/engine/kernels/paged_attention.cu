@@ -62,125 +62,108 @@ __device__ __forceinline__ void add_weighted(float (&sums)[HEADS][VECTOR], const
     }
 }
 
-extern "C" __global__ void paged_attention(
-    __nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ q,
-    const __nv_bfloat16* __restrict__ key_cache, const __nv_bfloat16* __restrict__ value_cache,
-    const int* __restrict__ block_tables, const int* __restrict__ context_lens, int num_sequences,
-    int table_width, int block_size, int num_heads, int num_kv_heads, int head_dim, float scale) {
-    const int sequence = blockIdx.x;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    // s15.1: tile by tile: scores, new maximum, rescaled sums
-    __shared__ __align__(16) float queries[MAX_HEAD_DIM][HEADS];  // heads innermost, as a thread needs them
-    __shared__ __align__(16) float weights[TILE][HEADS];          // scores, then exponentials
-    __shared__ long long rows[TILE];                 // where each key of the tile begins in its cache
-    __shared__ float factors[HEADS], totals[HEADS];  // what rescales earlier sums; sums of exponentials
-    __shared__ __align__(16) float partial[THREADS * HEADS * VECTOR];  // [key group][head][head_dim]
-    const int group = num_heads / num_kv_heads;
-    const int parts = (group + HEADS - 1) / HEADS;  // blocks that share out the query heads of a kv head
-    const int kv_head = blockIdx.y / parts;
-    const int first_head = kv_head * group + blockIdx.y % parts * HEADS;
-    const int heads = min(HEADS, (kv_head + 1) * group - first_head);
-    const int context = context_lens[sequence];
-    const int* table = block_tables + static_cast<long long>(sequence) * table_width;
-    const long long q_start = (static_cast<long long>(sequence) * num_heads + first_head) * head_dim;
-
-    // Heads that the block does not have are zeros. The scale is multiplied in here once, not once a key.
+// Brings the queries to shared memory. Heads that the block does not have are zeros. The scale is multiplied in here once,
+// not once a key.
+__device__ __forceinline__ void load_queries(float (*queries)[HEADS], const __nv_bfloat16* q, int heads,
+                                             int head_dim, float scale) {
     for (int d = threadIdx.x; d < head_dim; d += THREADS) {
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
-            queries[d][h] = h < heads ? scale * __bfloat162float(q[q_start + h * head_dim + d]) : 0.0f;
+            queries[d][h] = h < heads ? scale * __bfloat162float(q[h * head_dim + d]) : 0.0f;
         }
     }
+}
 
-    // A thread sums one vector of the output, for all heads, over every num_key_groups-th key of a tile.
-    const int chunks = head_dim / VECTOR, num_key_groups = THREADS / chunks;
-    const int chunk = threadIdx.x % chunks, key_group = threadIdx.x / chunks;
-    float sums[HEADS][VECTOR] = {};
-    float maximum = -INFINITY, total = 0.0f;  // of the warp's head; the total of what this lane added
-
-    for (int start = 0; start < context; start += TILE) {
-        const int keys = min(TILE, context - start);
-        __syncthreads();  // the queries are written; nobody needs the last tile's weights and rows any more
-        if (threadIdx.x < keys) {
-            const int position = start + threadIdx.x;
-            const long long block = table[position / block_size];
-            const long long slot = block * block_size + position % block_size;
-            const long long row = (slot * num_kv_heads + kv_head) * head_dim;
-            const uint4* key = reinterpret_cast<const uint4*>(key_cache + row);
-            float dots[HEADS] = {};
-            for (int first = 0; first < chunks; first += BATCH) {
-                uint4 vectors[BATCH];
+// scores[h] = query of head h · key, a batch of vectors at a time
+__device__ __forceinline__ void score_key(float (&scores)[HEADS], const uint4* key,
+                                          const float (*queries)[HEADS], int chunks) {
+    float dots[HEADS] = {};
+    for (int first = 0; first < chunks; first += BATCH) {
+        uint4 vectors[BATCH];
 #pragma unroll
-                for (int b = 0; b < BATCH; b++) {
-                    if (first + b < chunks) {
-                        vectors[b] = key[first + b];
-                    }
-                }
-#pragma unroll
-                for (int b = 0; b < BATCH; b++) {
-                    if (first + b < chunks) {
-                        add_products(dots, vectors[b], queries + (first + b) * VECTOR);
-                    }
-                }
-            }
-#pragma unroll
-            for (int h = 0; h < HEADS; h++) {
-                weights[threadIdx.x][h] = dots[h];
-            }
-            rows[threadIdx.x] = row;
-        }
-        __syncthreads();  // all scores of the tile are written
-
-        // Warp h does head h: the new maximum, then exponentials; what was summed before shrinks by a factor.
-        if (warp < heads) {
-            float largest = maximum;
-            for (int key = lane; key < keys; key += 32) {
-                largest = fmaxf(largest, weights[key][warp]);
-            }
-            largest = warp_max(largest);
-            const float factor = expf(maximum - largest);
-            maximum = largest;
-            total *= factor;
-            for (int key = lane; key < keys; key += 32) {
-                weights[key][warp] = expf(weights[key][warp] - maximum);
-                total += weights[key][warp];
-            }
-            if (lane == 0) {
-                factors[warp] = factor;
+        for (int b = 0; b < BATCH; b++) {
+            if (first + b < chunks) {
+                vectors[b] = key[first + b];
             }
         }
-        __syncthreads();  // all exponentials and factors are written
-
-        if (key_group < num_key_groups) {
 #pragma unroll
-            for (int h = 0; h < HEADS; h++) {
-                const float factor = h < heads ? factors[h] : 0.0f;
-#pragma unroll
-                for (int i = 0; i < VECTOR; i++) {
-                    sums[h][i] *= factor;
-                }
-            }
-            for (int first = key_group; first < keys; first += BATCH * num_key_groups) {
-                uint4 vectors[BATCH];
-#pragma unroll
-                for (int b = 0; b < BATCH; b++) {
-                    const int key = first + b * num_key_groups;
-                    if (key < keys) {
-                        vectors[b] = reinterpret_cast<const uint4*>(value_cache + rows[key])[chunk];
-                    }
-                }
-#pragma unroll
-                for (int b = 0; b < BATCH; b++) {
-                    const int key = first + b * num_key_groups;
-                    if (key < keys) {
-                        add_weighted(sums, vectors[b], weights[key]);
-                    }
-                }
+        for (int b = 0; b < BATCH; b++) {
+            if (first + b < chunks) {
+                add_products(dots, vectors[b], queries + (first + b) * VECTOR);
             }
         }
     }
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        scores[h] = dots[h];
+    }
+}
 
-    // The threads' sums meet in shared memory, the lanes' totals in registers.
+// The online softmax of one head: the new maximum, then exponentials in the place of the scores. What was summed before
+// shrinks by the factor that is returned. All lanes of a warp take part; each adds its own keys to its total.
+__device__ __forceinline__ float update_softmax(float (*weights)[HEADS], int head, int keys, float& maximum,
+                                                float& total) {
+    const int lane = threadIdx.x % 32;
+    float largest = maximum;
+    for (int key = lane; key < keys; key += 32) {
+        largest = fmaxf(largest, weights[key][head]);
+    }
+    largest = warp_max(largest);
+    const float factor = expf(maximum - largest);
+    maximum = largest;
+    total *= factor;
+    for (int key = lane; key < keys; key += 32) {
+        weights[key][head] = expf(weights[key][head] - maximum);
+        total += weights[key][head];
+    }
+    return factor;
+}
+
+// sums[h] *= factor of head h, now that its exponentials of earlier tiles are too large
+__device__ __forceinline__ void rescale(float (&sums)[HEADS][VECTOR], const float* factors, int heads) {
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        const float factor = h < heads ? factors[h] : 0.0f;
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++) {
+            sums[h][i] *= factor;
+        }
+    }
+}
+
+// sums[h] += weight of head h · value, over one vector of every step-th value of the tile from `begin` on, a batch at a
+// time; rows[key] is where a key's row begins
+__device__ __forceinline__ void add_values(float (&sums)[HEADS][VECTOR], const __nv_bfloat16* column,
+                                           const long long* rows, const float (*weights)[HEADS], int begin,
+                                           int step, int keys) {
+    for (int first = begin; first < keys; first += BATCH * step) {
+        uint4 vectors[BATCH];
+#pragma unroll
+        for (int b = 0; b < BATCH; b++) {
+            const int key = first + b * step;
+            if (key < keys) {
+                vectors[b] = *reinterpret_cast<const uint4*>(column + rows[key]);
+            }
+        }
+#pragma unroll
+        for (int b = 0; b < BATCH; b++) {
+            const int key = first + b * step;
+            if (key < keys) {
+                add_weighted(sums, vectors[b], weights[key]);
+            }
+        }
+    }
+}
+
+// out = sum of the threads' sums / sum of the lanes' totals; zeros for an empty context. The sums meet in shared memory,
+// the totals in registers. All threads of the block take part.
+__device__ __forceinline__ void write_output(__nv_bfloat16* out, const float (&sums)[HEADS][VECTOR],
+                                             float total, int chunk, int key_group, int heads, int head_dim,
+                                             int context) {
+    __shared__ __align__(16) float partial[THREADS * HEADS * VECTOR];  // [key group][head][head_dim]
+    __shared__ float totals[HEADS];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int num_key_groups = THREADS / (head_dim / VECTOR);
     if (key_group < num_key_groups) {
 #pragma unroll
         for (int h = 0; h < HEADS; h++) {
@@ -203,6 +186,65 @@ extern "C" __global__ void paged_attention(
         for (int g = 0; g < num_key_groups; g++) {
             sum += partial[g * HEADS * head_dim + i];
         }
-        out[q_start + i] = __float2bfloat16(context > 0 ? sum / totals[i / head_dim] : 0.0f);
+        out[i] = __float2bfloat16(context > 0 ? sum / totals[i / head_dim] : 0.0f);
     }
+}
+
+extern "C" __global__ void paged_attention(
+    __nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ q,
+    const __nv_bfloat16* __restrict__ key_cache, const __nv_bfloat16* __restrict__ value_cache,
+    const int* __restrict__ block_tables, const int* __restrict__ context_lens, int num_sequences,
+    int table_width, int block_size, int num_heads, int num_kv_heads, int head_dim, float scale) {
+    const int sequence = blockIdx.x;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    // s15.1: tile by tile: scores, new maximum, rescaled sums
+    __shared__ __align__(16) float queries[MAX_HEAD_DIM][HEADS];  // heads innermost, as a thread needs them
+    __shared__ __align__(16) float weights[TILE][HEADS];          // scores, then exponentials
+    __shared__ long long rows[TILE];  // where each key of the tile begins in its cache
+    __shared__ float factors[HEADS];  // what rescales earlier sums
+    const int group = num_heads / num_kv_heads;
+    const int parts = (group + HEADS - 1) / HEADS;  // blocks that share out the query heads of a kv head
+    const int kv_head = blockIdx.y / parts;
+    const int first_head = kv_head * group + blockIdx.y % parts * HEADS;
+    const int heads = min(HEADS, (kv_head + 1) * group - first_head);
+    const int context = context_lens[sequence];
+    const int* table = block_tables + static_cast<long long>(sequence) * table_width;
+    const long long q_start = (static_cast<long long>(sequence) * num_heads + first_head) * head_dim;
+    load_queries(queries, q + q_start, heads, head_dim, scale);
+
+    // A thread sums one vector of the output, for all heads, over every num_key_groups-th key of a tile.
+    const int chunks = head_dim / VECTOR, num_key_groups = THREADS / chunks;
+    const int chunk = threadIdx.x % chunks, key_group = threadIdx.x / chunks;
+    float sums[HEADS][VECTOR] = {};
+    float maximum = -INFINITY, total = 0.0f;  // of the warp's head; the total of what this lane added
+
+    for (int start = 0; start < context; start += TILE) {
+        const int keys = min(TILE, context - start);
+        __syncthreads();  // the queries are written; no thread needs the last tile's weights and rows any more
+        if (threadIdx.x < keys) {
+            const int position = start + threadIdx.x;
+            const long long block = table[position / block_size];
+            const long long slot = block * block_size + position % block_size;
+            const long long row = (slot * num_kv_heads + kv_head) * head_dim;
+            score_key(weights[threadIdx.x], reinterpret_cast<const uint4*>(key_cache + row), queries, chunks);
+            rows[threadIdx.x] = row;
+        }
+        __syncthreads();  // all scores of the tile are written
+
+        // Warp h does head h.
+        if (warp < heads) {
+            const float factor = update_softmax(weights, warp, keys, maximum, total);
+            if (lane == 0) {
+                factors[warp] = factor;
+            }
+        }
+        __syncthreads();  // all exponentials and factors are written
+
+        if (key_group < num_key_groups) {
+            rescale(sums, factors, heads);
+            add_values(sums, value_cache + chunk * VECTOR, rows, weights, key_group, num_key_groups, keys);
+        }
+    }
+
+    write_output(out + q_start, sums, total, chunk, key_group, heads, head_dim, context);
 }
