@@ -61,7 +61,7 @@ class InOut:
 
 
 @dataclass(frozen=True)
-class Device:
+class OnDevice:
     """An input of `call` that is on the device; of `launch` every plain array is."""
 
     array: NDArray[Any]
@@ -141,7 +141,7 @@ class Sent:
         return SHORT_NAMES.get(self.dtype.name, self.dtype.name)
 
 
-class Request:
+class CallPayload:
     """The arguments of one call: a JSON tree, the bytes of all arrays, and what to check when these come back."""
 
     def __init__(
@@ -183,8 +183,8 @@ class Request:
             return {"value": value}
         if isinstance(value, np.ndarray):
             return self._encode_array(value, name, "in", RED_ZONE if self._device else 0)
-        if isinstance(value, Device | InOut):
-            role = "in" if isinstance(value, Device) else "inout"
+        if isinstance(value, OnDevice | InOut):
+            role = "in" if isinstance(value, OnDevice) else "inout"
             if isinstance(value.array, Sparse):
                 return self._encode_sparse(value.array, name, role)
             return self._encode_array(value.array, name, role, RED_ZONE)

@@ -7,7 +7,7 @@ import pytest
 from given.requests import SamplingParams
 
 from grader.checking.api import Failure, Sampling, StudentError, Worker, expect_error
-from grader.worker.connection import Clock
+from grader.worker.connection import Deadlines
 from tests.grader.submissions import COPY, write_engine
 
 TOY = """
@@ -30,9 +30,9 @@ X = np.arange(300, dtype=np.float32)
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    clock = Clock()
-    clock.start(60)
-    worker = Worker(write_engine(tmp_path_factory.mktemp("engine"), COPY, toy=TOY), clock, emulated=True)
+    deadlines = Deadlines()
+    deadlines.start(60)
+    worker = Worker(write_engine(tmp_path_factory.mktemp("engine"), COPY, toy=TOY), deadlines, emulated=True)
     yield worker
     worker.end()
 
