@@ -19,8 +19,9 @@ from grader.observe.counters import Counters
 from grader.observe.device_activity import Observed
 from grader.observe.findings import MAX_CHECKED, ORDERS, order_failure
 from grader.worker import source_rules as host_rules
-from grader.worker.arguments import Answer, CallPayload, Handle, MalformedAnswer
+from grader.worker.arguments import CallPayload, Handle
 from grader.worker.connection import Connection, Deadlines
+from grader.worker.strict_decoder import MalformedAnswer, StrictDecoder
 from grader.worker.student_errors import tidy
 
 MAX_RESULT = 64 << 20
@@ -156,7 +157,7 @@ class Worker:
         if outputs:
             return outputs[0] if len(outputs) == 1 else outputs
         try:
-            return Answer(payload[request.size :], self._handle).decode(answer.get("result"))
+            return StrictDecoder(payload[request.size :], self._handle).decode(answer.get("result"))
         except MalformedAnswer as error:
             raise self._host.malformed(str(error)) from None
 
@@ -197,7 +198,10 @@ class Worker:
     def _check_sparse(self, request: CallPayload, answer: dict[str, Any]) -> None:
         """Raise Failure when the launch wrote to rows of a Sparse array that were not given."""
         arrays = [sent for sent in request.arrays if sent.rows is not None]
-        for sent, pointer in zip(arrays, answer.get("sparse") or (), strict=True):
+        pointers = answer.get("sparse")
+        if not isinstance(pointers, list) or len(pointers) != len(arrays):
+            raise self._kernels.malformed("another number of addresses than of arrays")
+        for sent, pointer in zip(arrays, pointers, strict=True):
             assert sent.rows is not None
             given = [(row * sent.row_bytes, (row + 1) * sent.row_bytes) for row in sent.rows]
             offset = self._kernels.first_written(pointer, sent.shape[0] * sent.row_bytes, given)
