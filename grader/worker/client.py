@@ -212,7 +212,7 @@ class Worker:
 
     def _seconds(self, answer: dict[str, Any]) -> float:
         if not isinstance(answer.get("seconds"), float):
-            raise self._kernels.malformed("a time that is no number")
+            raise self._kernels.malformed("a time that is not a number")
         return float(answer["seconds"])
 
     def _geometry(self, contract: Contract, request: CallPayload) -> str:

@@ -108,7 +108,7 @@ class Connection:
         return answer, payload
 
     def malformed(self, what: str) -> Failure:
-        """The failure for an answer that is none; ends the process."""
+        """Failure for a malformed reply; kills the worker."""
         return self._ended(Failure("RUNTIME_ERROR", f"The process that runs the code sent no valid answer but {what}."))
 
     @contextlib.contextmanager

@@ -32,7 +32,7 @@ class StrictDecoder:
 
     def decode(self, node: Any, depth: int = 0) -> Any:
         if not isinstance(node, dict) or len(node) != 1 or depth > MAX_DEPTH:
-            raise MalformedAnswer("a result that is no result")
+            raise MalformedAnswer("a malformed result")
         ((kind, content),) = node.items()
         if kind == "value" and (content is None or isinstance(content, bool | int | float | str)):
             return content
