@@ -24,7 +24,7 @@ from grader.failure import Failure
 from grader.judge.compare import Expected, expect, expect_rows
 from grader.observe.counters import Counters
 from grader.observe.device_activity import DeviceActivity, GemmCall, KernelCount
-from grader.worker.arguments import BF16, Device, Handle, InOut, Out, Sampling, Sparse
+from grader.worker.arguments import BF16, Handle, InOut, OnDevice, Out, Sampling, Sparse
 from grader.worker.client import Worker
 from grader.worker.student_errors import StudentError
 
@@ -32,7 +32,6 @@ __all__ = [
     "BF16",
     "Band",
     "Counters",
-    "Device",
     "DeviceActivity",
     "Expected",
     "Failure",
@@ -40,6 +39,7 @@ __all__ = [
     "Handle",
     "InOut",
     "KernelCount",
+    "OnDevice",
     "Out",
     "Sampling",
     "Sparse",

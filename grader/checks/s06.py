@@ -8,7 +8,7 @@ from numpy.random import Generator
 from numpy.typing import DTypeLike
 
 from grader import oracle
-from grader.checking.api import BF16, Device, Out, Worker, check, expect, expect_error, property_check, require
+from grader.checking.api import BF16, OnDevice, Out, Worker, check, expect, expect_error, property_check, require
 from grader.checking.draws import Array, bf16, to_bf16
 from grader.checks.support.parallelism import expect_parallel
 from grader.checks.support.plug_in import expect_in_model
@@ -28,7 +28,7 @@ def expect_product(worker: Worker, kernel: str, x: Array, w: Array) -> None:
 
 
 def expect_linear(worker: Worker, x: Array, weight: Array, dtype: DTypeLike = BF16) -> None:
-    got = worker.call("linear.linear", Out((len(x), len(weight)), dtype), Device(x), Device(weight))
+    got = worker.call("linear.linear", Out((len(x), len(weight)), dtype), OnDevice(x), OnDevice(weight))
     expect(got, oracle.matmul(x, weight, dtype))
 
 
@@ -119,7 +119,7 @@ def linear_empty(worker: Worker, rng: Generator) -> None:
         for m, n, k in ((3, 4, 0), (0, 4, 5), (3, 0, 5), (0, 0, 0), (1, 1, 1), (2, 3, 1)):
             expect_linear(worker, bf16(rng, m, k), bf16(rng, n, k), dtype)
     for shape, weight in (((3, 5), (4, 2)), ((4, 3), (4, 2)), ((3, 4), (4, 3))):
-        arguments = Out(shape), Device(bf16(rng, 3, 2)), Device(bf16(rng, *weight))
+        arguments = Out(shape), OnDevice(bf16(rng, 3, 2)), OnDevice(bf16(rng, *weight))
         expect_error(partial(worker.call, "linear.linear", *arguments), "ValueError")
 
 

@@ -24,7 +24,7 @@ from grader.report.results import Plan, Record
 from grader.text import join_names
 from grader.throughput.timing import TimedRuns, without_gpu
 from grader.worker.client import Worker
-from grader.worker.connection import Clock, WorkerFault
+from grader.worker.connection import Deadlines, WorkerFault
 
 GPU_PATIENCE = 3.0
 """Deadlines are this much longer on a GPU, where nvcc needs seconds for each file."""
@@ -40,18 +40,18 @@ EMPTY_KERNELS = (
 )
 
 
-class Bench:
+class Workers:
     """The workers of the running stage, each started when a check first asks for it."""
 
-    def __init__(self, engine: Path, clock: Clock) -> None:
+    def __init__(self, engine: Path, deadlines: Deadlines) -> None:
         self._engine = engine
-        self._clock = clock
+        self._deadlines = deadlines
         self._workers: dict[tuple[bool, bool], Worker] = {}
 
     def worker(self, *, emulated: bool, empty: bool = False) -> Worker:
         key = emulated, empty
         if key not in self._workers:
-            self._workers[key] = Worker(self._engine, self._clock, emulated=emulated, empty=empty)
+            self._workers[key] = Worker(self._engine, self._deadlines, emulated=emulated, empty=empty)
         return self._workers[key]
 
     def printed(self) -> str:
@@ -105,8 +105,8 @@ class GradingPlugin:
         self._listener = listener
         self._list_only = list_only
         self._model = model
-        self._clock = Clock()
-        self._bench = Bench(engine, self._clock)
+        self._deadlines = Deadlines()
+        self._workers = Workers(engine, self._deadlines)
         self._running: Check | None = None
         self._started = 0.0
         self._problem: BaseException | None = None
@@ -150,11 +150,11 @@ class GradingPlugin:
 
     @pytest.fixture
     def worker(self) -> Worker:
-        return self._bench.worker(emulated=self._device == "cpu")
+        return self._workers.worker(emulated=self._device == "cpu")
 
     @pytest.fixture
     def emulator(self) -> Worker:
-        return self._bench.worker(emulated=True)
+        return self._workers.worker(emulated=True)
 
     @pytest.fixture
     def rng(self, request: pytest.FixtureRequest) -> np.random.Generator:
@@ -189,7 +189,7 @@ class GradingPlugin:
         if self._device == "cpu":
             return lambda workload, band: without_gpu(self._notes)
         rng = self._generator(_check_id(request.node))
-        worker = self._bench.worker(emulated=False)
+        worker = self._workers.worker(emulated=False)
         return lambda workload, band: timed_runs.expect(worker, workload, band, self._notes, rng)
 
     def _generator(self, check_id: str) -> np.random.Generator:
@@ -212,10 +212,10 @@ class GradingPlugin:
             item.session._setupstate.teardown_exact(nextitem)
             return True
         if self._running is None or self._running.stage != check.stage:
-            self._bench.end()
+            self._workers.end()
         self._running = check
         self._problem, self._completed = None, False
-        self._clock.start(self._seconds(check))
+        self._deadlines.start(self._seconds(check))
         return None
 
     @pytest.hookimpl(wrapper=True)
@@ -233,7 +233,7 @@ class GradingPlugin:
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         assert self._running is not None
-        if remarks := self._bench.take_remarks():
+        if remarks := self._workers.take_remarks():
             self._notes["remarks"] = remarks
         self._finish(self._running, self._outcome(self._running))
         if isinstance(self._problem, WorkerFault):
@@ -243,7 +243,7 @@ class GradingPlugin:
         self.interrupted = type(excinfo.value) is KeyboardInterrupt  # pytest has subclasses for ends of its own
 
     def pytest_sessionfinish(self) -> None:
-        self._bench.end()
+        self._workers.end()
 
     def _seconds(self, check: Check) -> float:
         patience = GPU_PATIENCE if self._device == "gpu" else 1
@@ -251,10 +251,10 @@ class GradingPlugin:
 
     def _repeat_with_empty_kernels(self, check: Check, item: pytest.Function) -> None:
         """Raise Failure when the check passes although no kernel computes anything."""
-        worker = self._bench.worker(emulated=True, empty=True)
+        worker = self._workers.worker(emulated=True, empty=True)
         replaced = {"worker": worker, "emulator": worker, "rng": self._generator(check.id)}
         arguments = {name: replaced.get(name, item.funcargs[name]) for name in inspect.signature(item.obj).parameters}
-        self._clock.start(self._seconds(check))
+        self._deadlines.start(self._seconds(check))
         try:
             item.obj(**arguments)
         except Failure:
@@ -287,19 +287,19 @@ class GradingPlugin:
         """What became of a check that ran; None when it passed."""
         problem = self._problem
         if problem is None and self._completed:
-            if printed := self._bench.printed():
+            if printed := self._workers.printed():
                 self._notes["log"] = printed
-            self._bench.end_check()
+            self._workers.end_check()
             return None
         if isinstance(problem, Failure):
-            problem.evidence.setdefault("case", self._clock.last_call)
-            if printed := self._bench.printed():
+            problem.evidence.setdefault("case", self._deadlines.last_call)
+            if printed := self._workers.printed():
                 problem.evidence.setdefault("log", printed)
-            self._bench.end_check()
+            self._workers.end_check()
             return problem
-        self._bench.end()
+        self._workers.end()
         if isinstance(problem, pytest.fail.Exception) and "Timeout" in str(problem):
-            return Failure("TIMEOUT", "The check took too long.", {"case": self._clock.last_call})
+            return Failure("TIMEOUT", "The check took too long.", {"case": self._deadlines.last_call})
         text = "".join(traceback.format_exception(problem)) if problem else "it ended without an outcome\n"
         self.faults.append(f"check {check.id}: {text}")
         return Failure("NOT_RUN", "The grader itself failed in this check; the fault is not yours.")

@@ -20,7 +20,7 @@ from grader.profile.page import page
 from grader.profile.table import LEGEND, Sources, kernel_table
 from grader.report.terminal import Terminal
 from grader.text import clean, clean_line, join_names
-from grader.worker.connection import Clock
+from grader.worker.connection import Deadlines
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -100,9 +100,9 @@ def _launched(
     By default the checks that count work run; the others only when a kernel is still missing then.
     """
     to_do = {stub.id for stub in stubs}
-    clock = Clock()
-    worker = ProfilingWorker(engine, clock)
-    rehearsal = Rehearsal(worker, clock, stage.id, _tell_progress)
+    deadlines = Deadlines()
+    worker = ProfilingWorker(engine, deadlines)
+    rehearsal = Rehearsal(worker, deadlines, stage.id, _tell_progress)
     able = [check for check in named or stage.checks if not to_do.issuperset(check.needs)]
     counting = [check for check in able if rehearsal.counts_work(check)]
     try:

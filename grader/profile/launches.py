@@ -16,7 +16,7 @@ from grader.manifest import Check
 from grader.observe.counters import Counters, Profile
 from grader.worker.arguments import Out
 from grader.worker.client import Worker
-from grader.worker.connection import Clock
+from grader.worker.connection import Deadlines
 
 PATIENCE = 3.0
 """Deadlines are this much longer, since instrumented kernels are slower."""
@@ -45,8 +45,8 @@ class Launched:
 class ProfilingWorker(Worker):
     """On the emulator; `launched` keeps what each kernel's largest launch did."""
 
-    def __init__(self, engine: Path, clock: Clock) -> None:
-        super().__init__(engine, clock, emulated=True)
+    def __init__(self, engine: Path, deadlines: Deadlines) -> None:
+        super().__init__(engine, deadlines, emulated=True)
         self.launched: dict[str, Launched] = {}
         self._endless: dict[str, str] = {}  # what was said of these kernels
 
@@ -75,9 +75,9 @@ class ProfilingWorker(Worker):
         """What a launch returns, and what it did; a kernel that once did not come to its end is not launched again."""
         if op in self._endless:
             raise Failure("TIMEOUT", self._endless[op], {"case": op})
-        allowed = self._clock.call_seconds
+        allowed = self._deadlines.call_seconds
         if op not in self.launched:
-            self._clock.call_seconds = min(allowed, FIRST_SECONDS)
+            self._deadlines.call_seconds = min(allowed, FIRST_SECONDS)
         try:
             with self._kernels.observing(counted=True, profiled=True) as seen:
                 outputs = self._interruptible(op, arguments)
@@ -86,7 +86,7 @@ class ProfilingWorker(Worker):
                 self._endless[op] = failure.message
             raise
         finally:
-            self._clock.call_seconds = allowed
+            self._deadlines.call_seconds = allowed
         for name, profile in seen.profiles.items():
             known = self.launched.get(name)
             if not profile.sites:  # it is not written yet
@@ -114,10 +114,10 @@ class Rehearsal:
     `tell` gets the id of each check before it runs.
     """
 
-    def __init__(self, worker: ProfilingWorker, clock: Clock, stage: str, tell: Callable[[str], None]) -> None:
+    def __init__(self, worker: ProfilingWorker, deadlines: Deadlines, stage: str, tell: Callable[[str], None]) -> None:
         self.failures: dict[str, Failure] = {}
         self._worker = worker
-        self._clock = clock
+        self._deadlines = deadlines
         self._functions = check_functions(stage)
         self._tell = tell
 
@@ -133,7 +133,7 @@ class Rehearsal:
             if not wanted.keys() <= fixtures.keys():
                 continue
             self._tell(check.id)
-            self._clock.start(PATIENCE * check.deadline)
+            self._deadlines.start(PATIENCE * check.deadline)
             try:
                 self._functions[check.id](**{name: fixtures[name] for name in wanted})
             except Failure as failure:

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from grader import UsageError
+from grader import KIT, UsageError
 from grader.device import choose_device
 from grader.grading.stubs import find_stubs
 from grader.grading.submission import engine_folder
 from grader.manifest import load_manifest
-from grader.worker import main as worker
+from grader.worker.error_report import describe
 from grader.worker.student_errors import student_error
 
 LLM_TASK = "s13.2"
@@ -41,10 +41,12 @@ class Engine:
         self.device = choose_device(device)
         sys.dont_write_bytecode = True  # the submission's folder stays as it is
         if self.device.kind == "cpu":
-            sys.path.insert(0, str(worker.GRADER / "emulator" / "client"))
+            sys.path.insert(0, str(KIT / "grader" / "emulator" / "client"))
         sys.path.append(str(self.folder.parent))
         with self.errors():
-            device_side = worker.Submission(self.folder, self.device.kind == "cpu")
+            from grader.worker.submission_process import Submission  # noqa: PLC0415  (finds the PyCUDA chosen above)
+
+            device_side = Submission(self.folder, self.device.kind == "cpu")
         atexit.register(device_side.driver.Context.pop)  # PyCUDA aborts a program that leaves its context behind
 
     def get(self, module: str, name: str) -> Any:
@@ -75,7 +77,7 @@ class Engine:
 
     def explain(self, error: BaseException) -> str:
         """What the submission's code raised, with its file and line, and what to do."""
-        report = worker.describe(error, self.folder)
+        report = describe(error, self.folder)
         where = f"engine/{report['where']}" if report["where"] else ""
         failure = student_error({**report, "where": where}, {str(self.folder): "engine"})
         if failure.verdict == "NOT_IMPLEMENTED":

@@ -14,7 +14,7 @@ from grader.oracle.llama_shape import bench_model
 from grader.throughput.timing import THRESHOLDS, Figure, Figures, load_figures, roofline_seconds
 from grader.throughput.workloads import WORKLOADS, Workload
 from grader.worker.client import Worker
-from grader.worker.connection import Clock
+from grader.worker.connection import Deadlines
 
 RUNS = 3
 """The best of so many runs counts."""
@@ -54,7 +54,7 @@ def measure(engine: Path, folder: Path, workload: Workload) -> Figure:
     """The best of RUNS runs. Raises UsageError when the engine fails."""
     best = Figure(0.0, 0.0)
     for _ in range(RUNS):
-        worker = Worker(engine, Clock(call_seconds=CALL_SECONDS), emulated=False)
+        worker = Worker(engine, Deadlines(call_seconds=CALL_SECONDS), emulated=False)
         try:
             timed = workload(worker, folder, np.random.default_rng())
             worker.release()

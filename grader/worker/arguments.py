@@ -1,10 +1,9 @@
-"""Arguments and results of calls into a worker: their types, and how they travel as a JSON tree and raw bytes.
+"""Arguments of calls into a worker: their types, how they are sent, and what is checked when their arrays come back.
 
 A device array travels with a red zone on both sides. Every array that was sent comes back whole, so that the parent
 sees what was written outside of an output and whether an input changed.
 """
 
-import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,20 +16,12 @@ from given.requests import SamplingParams
 from numpy.typing import DTypeLike, NDArray
 
 from grader.failure import Failure
+from grader.worker.codec import RED_ZONE, Node, Parts, Path, array_at, array_content, byte_size, encode
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
-RED_ZONE = 1024
-"""Bytes before and after each device array; a multiple of CUDA's alignment of allocations (256)."""
-
 SHORT_NAMES = {"bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64"}
-DTYPES = (*SHORT_NAMES, "int8", "int16", "uint8", "uint16", "uint32", "uint64", "bool")
-MAX_DEPTH = 8
 
 _random = np.random.default_rng()  # red zones only: no value of a check depends on it
-
-
-class MalformedAnswer(Exception):
-    """A worker's answer does not have the form that an answer must have; the text says how."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +52,7 @@ class InOut:
 
 
 @dataclass(frozen=True)
-class Device:
+class OnDevice:
     """An input of `call` that is on the device; of `launch` every plain array is."""
 
     array: NDArray[Any]
@@ -103,7 +94,7 @@ class Sent:
     shape: tuple[int, ...]
     offset: int
     zone: int
-    """Bytes of each red zone: 0 for an array in host memory."""
+    """Bytes of each red zone: RED_ZONE, or 0 for an array in host memory."""
     rows: tuple[int, ...] | None = None
     """The rows of a Sparse array that travel, ascending; None: all."""
 
@@ -113,20 +104,19 @@ class Sent:
 
     @property
     def row_bytes(self) -> int:
-        return math.prod(self.shape[1:]) * self.dtype.itemsize
+        return byte_size(self.dtype, self.shape[1:])
 
     @property
     def size(self) -> int:
         """Bytes that travel between the red zones."""
-        return math.prod(self.sent_shape) * self.dtype.itemsize
+        return byte_size(self.dtype, self.sent_shape)
 
     @property
     def total(self) -> int:
         return self.size + 2 * self.zone
 
     def content(self, payload: memoryview) -> NDArray[Any]:
-        start = self.offset + self.zone
-        return np.frombuffer(payload[start : start + self.size], self.dtype).reshape(self.sent_shape)
+        return array_at(payload, self.dtype, self.sent_shape, self.offset + self.zone)
 
     def result(self, payload: memoryview) -> Any:
         """A copy of the content, of a Sparse array as a mapping from each row's number to the row."""
@@ -141,7 +131,7 @@ class Sent:
         return SHORT_NAMES.get(self.dtype.name, self.dtype.name)
 
 
-class Request:
+class CallPayload:
     """The arguments of one call: a JSON tree, the bytes of all arrays, and what to check when these come back."""
 
     def __init__(
@@ -155,17 +145,17 @@ class Request:
     ) -> None:
         """`device`: plain arrays are device arrays, as in a launch; `handle` gives the number of a live Handle."""
         self.arrays: list[Sent] = []
-        self.size = 0
         self._device = device
         self._handle = handle
-        self._parts: list[bytes] = []
+        self._parts = Parts()
         names = [*names, *(f"argument {i + 1}" for i in range(len(names), len(arguments)))]
         keywords = keywords or {}
         named = [*zip(names, arguments, strict=False), *keywords.items()]
         self.tree = [self._encode(argument, name) for name, argument in named[: len(arguments)]]
         self.keywords = {name: self._encode(argument, name) for name, argument in keywords.items()}
         self.case = ", ".join(self._label(argument, name) for name, argument in named)
-        self.payload = b"".join(self._parts)
+        self.size = self._parts.size
+        self.payload = b"".join(self._parts.pieces)
 
     def results(self, payload: memoryview) -> tuple[Any, ...]:
         """Copies of the Out and InOut arrays; raises Failure when a red zone or an input changed."""
@@ -176,33 +166,31 @@ class Request:
                 _check_unchanged(sent, sent.content(memoryview(self.payload)), sent.content(payload))
         return tuple(sent.result(payload) for sent in self.arrays if sent.role != "in")
 
-    def _encode(self, value: Any, name: str) -> Any:
+    def _encode(self, value: Any, name: str) -> Node:
+        return encode(value, self._encode_leaf, (name,))
+
+    def _encode_leaf(self, value: Any, path: Path) -> Node:
         if isinstance(value, np.generic):
             value = value.item()
-        if value is None or isinstance(value, bool | int | float | str):
+        if isinstance(value, bool | int | float | str):
             return {"value": value}
+        name = path[0] + "".join(f"[{key!r}]" for key in path[1:])
         if isinstance(value, np.ndarray):
             return self._encode_array(value, name, "in", RED_ZONE if self._device else 0)
-        if isinstance(value, Device | InOut):
-            role = "in" if isinstance(value, Device) else "inout"
+        if isinstance(value, Out):
+            return self._encode_array(_unwritten(value), name, "out", RED_ZONE)
+        if isinstance(value, OnDevice | InOut):
+            role = "in" if isinstance(value, OnDevice) else "inout"
             if isinstance(value.array, Sparse):
                 return self._encode_sparse(value.array, name, role)
             return self._encode_array(value.array, name, role, RED_ZONE)
-        if isinstance(value, Out):
-            return self._encode_array(_unwritten(value), name, "out", RED_ZONE)
-        if isinstance(value, Mapping):
-            entries = [[_key(key), self._encode(entry, f"{name}[{key!r}]")] for key, entry in value.items()]
-            return {"dict": entries}
-        if isinstance(value, list | tuple):
-            entries = [self._encode(entry, f"{name}[{i}]") for i, entry in enumerate(value)]
-            return {"list" if isinstance(value, list) else "tuple": entries}
-        return self._encode_object(value, name)
-
-    def _encode_object(self, value: Any, name: str) -> Any:
         if isinstance(value, Sparse):
             return self._encode_sparse(value, name, "in")
+        return self._encode_object(value, name)
+
+    def _encode_object(self, value: Any, name: str) -> Node:
         if isinstance(value, Handle):
-            return {"handle": self._handle(value)}
+            return {"handle": [self._handle(value), value.type_name]}
         if isinstance(value, LlamaConfig):
             return {"config": asdict(value)}
         if isinstance(value, Sampling | SamplingParams):
@@ -210,25 +198,23 @@ class Request:
             return {"sampling": {key: self._encode(entry, f"{name}.{key}") for key, entry in fields.items()}}
         raise TypeError(f"{name}: a {type(value).__name__} cannot be sent to a worker")
 
-    def _encode_array(self, array: NDArray[Any], name: str, role: str, zone: int) -> Any:
-        sent = Sent(name, role, array.dtype, array.shape, self.size, zone)
-        self.arrays.append(sent)
-        self._parts += [_red_zone(zone), np.ascontiguousarray(array).tobytes(), _red_zone(zone)]
-        self.size += sent.total
-        return {"array": [array.dtype.name, list(array.shape), sent.offset, zone, role != "out"]}
+    def _encode_array(self, array: NDArray[Any], name: str, role: str, zone: int) -> Node:
+        offset = self._parts.append(_red_zone(zone), np.ascontiguousarray(array).tobytes(), _red_zone(zone))
+        self.arrays.append(Sent(name, role, array.dtype, array.shape, offset, zone))
+        content = array_content(array, offset)
+        return {"device": [*content, role != "out"]} if zone else {"array": content}
 
-    def _encode_sparse(self, array: Sparse, name: str, role: str) -> Any:
+    def _encode_sparse(self, array: Sparse, name: str, role: str) -> Node:
         if not self._device:
             raise TypeError(f"{name}: a Sparse array is an argument of launches only")
         dtype, rows = np.dtype(array.dtype), tuple(sorted(array.rows))
-        sent = Sent(name, role, dtype, tuple(array.shape), self.size, RED_ZONE, rows)
+        sent = Sent(name, role, dtype, tuple(array.shape), self._parts.size, RED_ZONE, rows)
         contents = [np.asarray(array.rows[row], dtype) for row in rows]
         if any(content.shape != sent.shape[1:] for content in contents) or not rows:
             raise ValueError(f"{name}: rows of shape {list(sent.shape[1:])} are wanted, one at least")
         self.arrays.append(sent)
-        self._parts += [_red_zone(RED_ZONE), *[content.tobytes() for content in contents], _red_zone(RED_ZONE)]
-        self.size += sent.total
-        return {"sparse": [dtype.name, list(sent.shape), sent.offset, RED_ZONE, list(rows)]}
+        self._parts.append(_red_zone(RED_ZONE), *[content.tobytes() for content in contents], _red_zone(RED_ZONE))
+        return {"sparse": [dtype.name, list(sent.shape), sent.offset, list(rows)]}
 
     def _label(self, argument: Any, name: str) -> str:
         for sent in self.arrays:
@@ -241,11 +227,6 @@ class Request:
             return f"{name}={argument.type_name}"
         text = repr(argument)
         return f"{name}={text if len(text) <= 80 else text[:79] + '…'}"
-
-
-def _key(key: Any) -> int | str:
-    """A key of a dictionary; whole numbers stay what they are."""
-    return key if isinstance(key, int) else str(key)
 
 
 def _red_zone(size: int) -> bytes:
@@ -290,43 +271,3 @@ def _check_unchanged(sent: Sent, before: NDArray[Any], after: NDArray[Any]) -> N
             f"the first at {sent.name}{index}."
         )
         raise Failure("INPUT_MODIFIED", message)
-
-
-class Answer:
-    """Reads a result tree. Every array must lie in the payload and every node have a known form."""
-
-    def __init__(self, payload: memoryview, handle: Callable[[int, str], Handle]) -> None:
-        self.payload = payload
-        self.handle = handle
-        self.known: dict[str, NDArray[Any]] = {}  # what is one array in the worker is one here
-
-    def decode(self, node: Any, depth: int = 0) -> Any:
-        if not isinstance(node, dict) or len(node) != 1 or depth > MAX_DEPTH:
-            raise MalformedAnswer("a result that is no result")
-        ((kind, value),) = node.items()
-        if kind == "value" and (value is None or isinstance(value, bool | int | float | str)):
-            return value
-        if kind in ("array", "scalar"):
-            array = self.known.setdefault(repr(value), self._array(value))
-            return array if kind == "array" else array[()]
-        if not isinstance(value, list):
-            raise MalformedAnswer(f"a result of unknown kind {kind!r:.40}")
-        if kind == "handle" and len(value) == 2 and isinstance(value[0], int) and isinstance(value[1], str):
-            return self.handle(value[0], value[1][:80])
-        if kind == "list":
-            return [self.decode(entry, depth + 1) for entry in value]
-        if kind == "tuple":
-            return tuple(self.decode(entry, depth + 1) for entry in value)
-        if kind == "dict" and all(isinstance(e, list) and len(e) == 2 and isinstance(e[0], str) for e in value):
-            return {entry[0]: self.decode(entry[1], depth + 1) for entry in value}
-        raise MalformedAnswer(f"a result of unknown kind {kind!r:.40}")
-
-    def _array(self, value: Any) -> NDArray[Any]:
-        match value:
-            case [str(name), [*lengths], int(offset)] if name in DTYPES and offset >= 0:
-                shape = tuple(length for length in lengths if isinstance(length, int) and length >= 0)
-                size = math.prod(shape) * np.dtype(name).itemsize
-                if len(shape) == len(lengths) <= 32 and offset + size <= len(self.payload):
-                    with contextlib.suppress(ValueError):  # a shape that no array has
-                        return np.frombuffer(self.payload[offset : offset + size], name).reshape(shape).copy()
-        raise MalformedAnswer("an array whose shape, dtype and bytes do not fit together")

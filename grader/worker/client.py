@@ -19,8 +19,9 @@ from grader.observe.counters import Counters
 from grader.observe.device_activity import DeviceActivity
 from grader.observe.findings import MAX_CHECKED, ORDERS, order_failure
 from grader.worker import source_rules as host_rules
-from grader.worker.arguments import Answer, Handle, MalformedAnswer, Request
-from grader.worker.connection import Clock, Connection
+from grader.worker.arguments import CallPayload, Handle
+from grader.worker.connection import Connection, Deadlines
+from grader.worker.strict_decoder import MalformedAnswer, StrictDecoder
 from grader.worker.student_errors import tidy
 
 MAX_RESULT = 64 << 20
@@ -32,12 +33,12 @@ ROUNDING = {2: 2.0**-6, 4: 2.0**-12}
 class Worker:
     """One submission on one device. Its processes start with the first launch and the first call."""
 
-    def __init__(self, engine: Path, clock: Clock, *, emulated: bool, empty: bool = False) -> None:
+    def __init__(self, engine: Path, deadlines: Deadlines, *, emulated: bool, empty: bool = False) -> None:
         """`engine` holds kernels/, launch.toml and the Python files; `empty`: every kernel does nothing (emulator)."""
         self.engine = engine
-        self._clock = clock
-        self._kernels = Connection(engine, clock, emulated=emulated, empty=empty)
-        self._host = Connection(engine, clock, emulated=emulated, empty=empty)
+        self._deadlines = deadlines
+        self._kernels = Connection(engine, deadlines, emulated=emulated, empty=empty)
+        self._host = Connection(engine, deadlines, emulated=emulated, empty=empty)
         self._remarks: list[str] = []
         self._can_check = emulated and not empty
         self._checked_before: set[Any] = set()  # kernels with their shapes, in this check
@@ -46,7 +47,7 @@ class Worker:
     @property
     def last_call(self) -> str:
         """The text of the last call: operation, shapes, launch."""
-        return self._clock.last_call
+        return self._deadlines.last_call
 
     def launch(self, op: str, *arguments: Any) -> Any:
         """Run the launcher `op` of given.ops on fresh device arrays; returns the Out and InOut arrays, in order.
@@ -82,7 +83,7 @@ class Worker:
     def copy_time(self, size: int, repeats: int = 20) -> float:
         """Seconds of a copy of `size` bytes on the device, measured as a launch is."""
         header = {"verb": "copy", "bytes": size, "repeats": repeats}
-        return self._seconds(self._kernels.exchange(header, Request((), (), device=True))[0])
+        return self._seconds(self._kernels.exchange(header, CallPayload((), (), device=True))[0])
 
     def count(self, op: str, *arguments: Any) -> Counters:
         """As `launch`, with instrumented kernels: what the launch loaded, stored and synchronised. Emulator only."""
@@ -143,8 +144,8 @@ class Worker:
             host_rules.refuse_violations(self.engine, target.partition(".")[0])
         else:
             name, where = f"{target[0].type_name}.{target[1]}", [self._current(target[0]), target[1]]
-        request = Request(arguments, names, device=False, handle=self._current, keywords=keywords)
-        self._clock.last_call = f"{name}({request.case})"
+        request = CallPayload(arguments, names, device=False, handle=self._current, keywords=keywords)
+        self._deadlines.last_call = f"{name}({request.case})"
         header = {"verb": "call", "target": where, "limit": limit, "keep": keep}
         header |= {"arguments": request.tree, "keywords": request.keywords}
         watched: AbstractContextManager[Any] = contextlib.nullcontext()
@@ -156,7 +157,7 @@ class Worker:
         if outputs:
             return outputs[0] if len(outputs) == 1 else outputs
         try:
-            return Answer(payload[request.size :], self._handle).decode(answer.get("result"))
+            return StrictDecoder(payload[request.size :], self._handle).decode(answer.get("result"))
         except MalformedAnswer as error:
             raise self._host.malformed(str(error)) from None
 
@@ -182,8 +183,8 @@ class Worker:
 
     def _launch(self, op: str, arguments: tuple[Any, ...], repeats: int = 0) -> tuple[Any, dict[str, Any]]:
         contract = CONTRACTS[op]
-        request = Request(arguments, [*(array.name for array in contract.arrays), *contract.floats], device=True)
-        self._clock.last_call = f"{op}({request.case}){self._geometry(contract, request)}"
+        request = CallPayload(arguments, [*(array.name for array in contract.arrays), *contract.floats], device=True)
+        self._deadlines.last_call = f"{op}({request.case}){self._geometry(contract, request)}"
         header = {"verb": "launch", "op": op, "arguments": request.tree, "repeats": repeats}
         answer, payload = self._kernels.exchange(header, request)
         outputs = request.results(payload)
@@ -194,10 +195,13 @@ class Worker:
         """Whether a launch is small enough to be checked."""
         return self._can_check and all(size <= MAX_CHECKED for size in _sizes(arguments))
 
-    def _check_sparse(self, request: Request, answer: dict[str, Any]) -> None:
+    def _check_sparse(self, request: CallPayload, answer: dict[str, Any]) -> None:
         """Raise Failure when the launch wrote to rows of a Sparse array that were not given."""
         arrays = [sent for sent in request.arrays if sent.rows is not None]
-        for sent, pointer in zip(arrays, answer.get("sparse") or (), strict=True):
+        pointers = answer.get("sparse")
+        if not isinstance(pointers, list) or len(pointers) != len(arrays):
+            raise self._kernels.malformed("another number of addresses than of arrays")
+        for sent, pointer in zip(arrays, pointers, strict=True):
             assert sent.rows is not None
             given = [(row * sent.row_bytes, (row + 1) * sent.row_bytes) for row in sent.rows]
             offset = self._kernels.first_written(pointer, sent.shape[0] * sent.row_bytes, given)
@@ -208,10 +212,10 @@ class Worker:
 
     def _seconds(self, answer: dict[str, Any]) -> float:
         if not isinstance(answer.get("seconds"), float):
-            raise self._kernels.malformed("a time that is no number")
+            raise self._kernels.malformed("a time that is not a number")
         return float(answer["seconds"])
 
-    def _geometry(self, contract: Contract, request: Request) -> str:
+    def _geometry(self, contract: Contract, request: CallPayload) -> str:
         """The launch's block, grid and shared bytes as text; empty when they cannot be known."""
         dims: dict[str, int] = {}
         for spec, array in zip(contract.arrays, request.arrays, strict=False):

@@ -17,7 +17,7 @@ from grader.failure import Failure
 from grader.ipc.framing import ProtocolError
 from grader.observe.device_activity import DeviceActivity
 from grader.observe.findings import failure_of
-from grader.worker.arguments import Request
+from grader.worker.arguments import CallPayload
 from grader.worker.process import Child
 from grader.worker.student_errors import source_lines, student_error, tidy
 
@@ -33,7 +33,7 @@ class WorkerFault(Exception):
 
 
 @dataclass
-class Clock:
+class Deadlines:
     """The deadlines of the running check: for the whole of it, and for each call a third of that. In seconds.
 
     A kernel that was not in time once has less of it from then on. `last_call` is the text of the check's last call,
@@ -76,25 +76,27 @@ class Clock:
 class Connection:
     """Exchanges with a worker and its device; `generation` counts those that ended."""
 
-    def __init__(self, engine: Path, clock: Clock, *, emulated: bool, empty: bool) -> None:
+    def __init__(self, engine: Path, deadlines: Deadlines, *, emulated: bool, empty: bool) -> None:
         self.generation = 0
         self._engine = engine
-        self._clock = clock
+        self._deadlines = deadlines
         self._emulated = emulated
         self._empty = empty
         self._memory_limit: int | None = None
         self._checked = False
         self._child: Child | None = None
 
-    def exchange(self, header: dict[str, Any], request: Request, limit: int = 0) -> tuple[dict[str, Any], memoryview]:
+    def exchange(
+        self, header: dict[str, Any], request: CallPayload, limit: int = 0
+    ) -> tuple[dict[str, Any], memoryview]:
         """The answer to a request: its header, and its arrays followed by at most `limit` bytes. Raises Failure."""
         child = self._started()
         try:
-            deadline = self._clock.call_deadline()
+            deadline = self._deadlines.call_deadline()
             answer, payload = child.exchange(header, request.payload, request.size + limit, deadline)
         except TimeoutError:
             launched = header["verb"] == "launch"
-            raise self._ended(self._clock.timeout(emulated=self._emulated, launched=launched)) from None
+            raise self._ended(self._deadlines.timeout(emulated=self._emulated, launched=launched)) from None
         except ProtocolError as error:
             raise self.malformed(str(error)) from None
         except (EOFError, OSError):
@@ -106,7 +108,7 @@ class Connection:
         return answer, payload
 
     def malformed(self, what: str) -> Failure:
-        """The failure for an answer that is none; ends the process."""
+        """Failure for a malformed reply; kills the worker."""
         return self._ended(Failure("RUNTIME_ERROR", f"The process that runs the code sent no valid answer but {what}."))
 
     @contextlib.contextmanager
@@ -150,7 +152,7 @@ class Connection:
             with self._controlling():
                 child.device.control.set_mode(order_seed=order)
                 child.device.control.observe(**modes)
-            self._clock.deadline += time.monotonic() - begin
+            self._deadlines.deadline += time.monotonic() - begin
 
     def limit_memory(self, limit: int | None) -> None:
         """Let no more than `limit` bytes of the emulated device's memory be in use, in its successors too."""
@@ -193,7 +195,7 @@ class Connection:
         if self._child is not None:
             self._child.forget_printed()
             with contextlib.suppress(Failure):
-                self.exchange({"verb": "release"}, Request((), (), device=False))
+                self.exchange({"verb": "release"}, CallPayload((), (), device=False))
 
     def end(self) -> None:
         """End the processes, if there are any."""
@@ -216,7 +218,7 @@ class Connection:
                 raise self._cannot_start(f"{type(error).__name__}: {error}") from error
             if answer.get("ok") is not True:
                 raise self._cannot_start(str(answer.get("error")))
-            self._clock.deadline += time.monotonic() - begin
+            self._deadlines.deadline += time.monotonic() - begin
         return self._child
 
     def _cannot_start(self, reason: str) -> WorkerFault:

@@ -14,15 +14,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grader import BLAS_THREADS
+from grader.emulator.launcher import DeviceProcess, start_device
 from grader.failure import Failure
 from grader.ipc.framing import receive_frame, send_frame
 from grader.ipc.output import KeptOutput
-
-if TYPE_CHECKING:
-    from grader.emulator.launcher import DeviceProcess
 
 WORKER = Path(__file__).resolve().parent / "main.py"
 MAX_HEADER = 8 << 20  # a token in a list takes 15 bytes, and a trace has 150,000
@@ -55,8 +53,6 @@ class Child:
         try:
             environment, inherited = _environment(self.home), [theirs.fileno()]
             if emulated:
-                from grader.emulator.launcher import start_device
-
                 self.device = start_device()
                 environment |= self.device.environment()
                 inherited += self.device.pass_fds

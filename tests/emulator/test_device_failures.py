@@ -18,7 +18,7 @@ from grader.checking.api import Failure, Out, Worker
 from grader.emulator.compiler import toolchain
 from grader.emulator.launcher import DeviceError, DeviceProcess, start_device
 from grader.ipc.framing import send_frame
-from grader.worker.connection import Clock
+from grader.worker.connection import Deadlines
 from tests.emulator.conftest import CLIENT, Program
 from tests.grader.submissions import write_engine
 
@@ -277,14 +277,14 @@ TOO_DEEP = "local arrays are too large, or recursion too deep"
     ],
 )
 def test_bad_kernel_gets_its_verdict(body: str, verdict: str, told: str, tmp_path: Path) -> None:
-    clock = Clock()
-    clock.start(60)
-    clock.call_seconds = 3 if verdict == "TIMEOUT" else 30
+    deadlines = Deadlines()
+    deadlines.start(60)
+    deadlines.call_seconds = 3 if verdict == "TIMEOUT" else 30
     engine = write_engine(tmp_path, body)
     file = engine / "kernels/vector_add.cu"
     file.write_text(DEEP + file.read_text())
     x = np.arange(300, dtype=np.float32)
-    worker = Worker(engine, clock, emulated=True)
+    worker = Worker(engine, deadlines, emulated=True)
     with pytest.raises(Failure) as caught:
         worker.launch("vector_add", Out(300, np.float32), x, x)
     worker.end()
@@ -296,11 +296,11 @@ import sys
 from pathlib import Path
 import numpy as np
 from grader.checking.api import Out, Worker
-from grader.worker.connection import Clock
+from grader.worker.connection import Deadlines
 
-clock = Clock()
-clock.start(600)
-worker = Worker(Path(sys.argv[1]), clock, emulated=True)
+deadlines = Deadlines()
+deadlines.start(600)
+worker = Worker(Path(sys.argv[1]), deadlines, emulated=True)
 for connection in worker._kernels, worker._host:
     child = connection._started()
     print(child.process.pid, child.device.process.pid, flush=True)

@@ -23,7 +23,7 @@ from grader.throughput.workloads import (
     serve_random,
 )
 from grader.worker.client import Worker
-from grader.worker.connection import Clock
+from grader.worker.connection import Deadlines
 
 SMALL: dict[str, Workload] = {
     "s09": partial(decode_alone, prompt=5, tokens=6),
@@ -38,7 +38,7 @@ def test_the_solutions_run_every_workload(tmp_path: Path) -> None:
     functions = [{name: getattr(each, "func", None) for name, each in table.items()} for table in (SMALL, WORKLOADS)]
     assert functions[0] == functions[1]
     scripted_model(np.random.default_rng(0), tmp_path)
-    worker = Worker(KIT / "solutions/engine", Clock(), emulated=True)
+    worker = Worker(KIT / "solutions/engine", Deadlines(), emulated=True)
     try:
         for workload in SMALL.values():
             timed = workload(worker, tmp_path, np.random.default_rng(1))
@@ -52,7 +52,7 @@ def test_the_solutions_run_every_workload(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workload", SMALL.values(), ids=SMALL)
 def test_work_that_is_left_out_shows(workload: Workload, tmp_path: Path) -> None:
     scripted_model(np.random.default_rng(0), tmp_path)
-    worker = Worker(KIT / "solutions/engine", Clock(), emulated=True, empty=True)
+    worker = Worker(KIT / "solutions/engine", Deadlines(), emulated=True, empty=True)
     try:
         with pytest.raises(Failure):
             expect_part(

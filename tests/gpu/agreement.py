@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from grader import KIT, VERSION, oracle
-from grader.checking.api import BF16, Device, Expected, InOut, Out
+from grader.checking.api import BF16, Expected, InOut, OnDevice, Out
 from grader.checking.draws import bf16, floats, integers
 from grader.judge.compare import worst_ratio
 from grader.worker.client import Worker
-from grader.worker.connection import Clock
+from grader.worker.connection import Deadlines
 from tests.gpu.records import write_records
 
 ENGINE = KIT / "solutions/engine"
@@ -64,7 +64,7 @@ def product_cases(rng: np.random.Generator) -> Iterator[Case]:
         for kernel in ("matmul_naive", "matmul_tiled"):
             yield kernel, (Out((m, n)), x, w), (oracle.matmul(x, w),)
         for dtype in (BF16, np.float32):
-            yield "linear.linear", (Out((m, n), dtype), Device(x), Device(w)), (oracle.matmul(x, w, dtype),)
+            yield "linear.linear", (Out((m, n), dtype), OnDevice(x), OnDevice(w)), (oracle.matmul(x, w, dtype),)
 
 
 def head_cases(rng: np.random.Generator) -> Iterator[Case]:
@@ -124,7 +124,7 @@ def compare_devices(seed: int = 0) -> dict[str, dict[str, float]]:
 
     1 is the limit for the devices and 2 for their difference.
     """
-    gpu, emulator = (Worker(ENGINE, Clock(), emulated=emulated) for emulated in (False, True))
+    gpu, emulator = (Worker(ENGINE, Deadlines(), emulated=emulated) for emulated in (False, True))
     worst: dict[str, dict[str, float]] = {}
     try:
         for operation, arguments, expected in cases(np.random.default_rng(seed)):

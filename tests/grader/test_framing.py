@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from grader.ipc.framing import ProtocolError, encode_header, pack_frame, receive_frame, send_frame
+from grader.ipc.framing import FrameReader, ProtocolError, encode_header, pack_frame, receive_frame, send_frame
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -36,15 +36,44 @@ def test_a_packed_frame_is_a_frame(pair: Pair) -> None:
     assert receive_frame(pair[1], 100, 0) == ({}, b"")
 
 
+@pytest.mark.parametrize("read_ahead", [0, 1, 16, 1 << 16])
+def test_a_reader_returns_frames_in_order_wherever_they_are_cut(pair: Pair, read_ahead: int) -> None:
+    frames = [(b'{"n":%d}' % n, bytes([n]) * (n * n)) for n in range(100)]
+    stream = b"".join(pack_frame(*frame) for frame in frames)
+
+    def send_pieces() -> None:
+        for begin in range(0, len(stream), 7):
+            pair[0].sendall(stream[begin : begin + 7])
+
+    sender = threading.Thread(target=send_pieces)
+    sender.start()
+    reader = FrameReader(pair[1], 100, 10_000, read_ahead=read_ahead)
+    assert [reader.next() for _ in frames] == frames
+    assert not reader.has_more()
+    sender.join()
+
+
+def test_a_reader_takes_what_has_arrived_with_one_call(pair: Pair) -> None:
+    reader = FrameReader(pair[1], 100, 10, read_ahead=1000)
+    pair[0].sendall(pack_frame(b"{}", b"ab") * 3)
+    assert reader.next() == (b"{}", b"ab")
+    pair[1].setblocking(False)
+    with pytest.raises(BlockingIOError):
+        pair[1].recv(1)
+    assert reader.has_more()
+    assert [reader.next(), reader.next()] == [(b"{}", b"ab")] * 2
+    assert not reader.has_more()
+
+
 @pytest.mark.parametrize(
     ("sent", "says"),
     [
         (struct.pack("<IQ", 101, 0), "a header of 101 bytes, at most 100"),
         (struct.pack("<IQ", 2, 1 << 60), "a payload of 1152921504606846976 bytes, at most 10"),
-        (struct.pack("<IQ", 2, 0) + b"[]", "no JSON object"),
-        (struct.pack("<IQ", 3, 0) + b"{x}", "no JSON object"),
-        (struct.pack("<IQ", 2, 0) + b"\xff\xfe", "no JSON object"),
-        (struct.pack("<IQ", 100, 0) + b"[" * 100, "no JSON object"),
+        (struct.pack("<IQ", 2, 0) + b"[]", "not a JSON object"),
+        (struct.pack("<IQ", 3, 0) + b"{x}", "not a JSON object"),
+        (struct.pack("<IQ", 2, 0) + b"\xff\xfe", "not a JSON object"),
+        (struct.pack("<IQ", 100, 0) + b"[" * 100, "not a JSON object"),
     ],
 )
 def test_what_is_no_frame(pair: Pair, sent: bytes, says: str) -> None:

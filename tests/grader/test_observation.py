@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from grader.checking.api import DeviceActivity, Failure, GemmCall, Out, StudentError, Worker
-from grader.worker.connection import Clock
+from grader.worker.connection import Deadlines
 from tests.grader.submissions import COPY, write_engine
 
 WORK = """
@@ -76,9 +76,9 @@ def forge():
 
 
 def serve(folder: Path, *, empty: bool = False) -> Iterator[Worker]:
-    clock = Clock()
-    clock.start(60)
-    worker = Worker(write_engine(folder, COPY, work=WORK), clock, emulated=True, empty=empty)
+    deadlines = Deadlines()
+    deadlines.start(60)
+    worker = Worker(write_engine(folder, COPY, work=WORK), deadlines, emulated=True, empty=empty)
     yield worker
     worker.end()
 

@@ -8,7 +8,7 @@ from given.tokenizer import Tokenizer
 
 from grader import KIT
 from grader.checking.api import StudentError, Worker
-from grader.worker.connection import Clock
+from grader.worker.connection import Deadlines
 from tests.grader.submissions import COPY, write_engine
 
 TINY = KIT / "reference_outputs/tiny/model"
@@ -23,9 +23,9 @@ def text(decode, tokens):
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    clock = Clock()
-    clock.start(60)
-    worker = Worker(write_engine(tmp_path_factory.mktemp("engine"), COPY, toy=TOY), clock, emulated=True)
+    deadlines = Deadlines()
+    deadlines.start(60)
+    worker = Worker(write_engine(tmp_path_factory.mktemp("engine"), COPY, toy=TOY), deadlines, emulated=True)
     yield worker
     worker.end()
 

@@ -25,7 +25,7 @@ from grader.profile.launches import ProfilingWorker
 from grader.profile.page import page
 from grader.profile.pictures import bank_picture, sector_picture
 from grader.profile.table import kernel_table
-from grader.worker.connection import Clock
+from grader.worker.connection import Deadlines
 from tests.grader.submissions import write_engine
 from tests.tools import interrupts_enabled
 
@@ -221,7 +221,7 @@ def test_rows_are_so_wide_that_the_stride_of_a_loop_shows(tmp_path: Path, capsys
 
 @pytest.fixture(scope="module")
 def worker(submission: Path) -> Iterator[Worker]:
-    worker = Worker(submission / "engine", Clock(), emulated=True)
+    worker = Worker(submission / "engine", Deadlines(), emulated=True)
     yield worker
     worker.end()
 

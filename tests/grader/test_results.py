@@ -12,7 +12,7 @@ from grader.manifest import Check, Stage
 from grader.observe.findings import MAX_KEPT, failure_of
 from grader.report.results import LARGEST_EVIDENCE, Record, build_results, stage_status, write_results
 from grader.text import clean, clean_line
-from grader.worker.connection import Clock, Connection
+from grader.worker.connection import Connection, Deadlines
 from grader.worker.student_errors import StudentError, source_lines, student_error
 
 FIRST = Check("s03.1", 1.0, ("s03.1",), 20.0)
@@ -167,7 +167,7 @@ def test_nvcc_names_a_header_by_its_path_and_a_student_reads_its_name(tmp_path: 
     own = 'own.cuh(3): error: identifier "y" is undefined\n      return y;\n'
     log = f"{tmp_path}/kernels/{own}{GIVEN}/warp.cuh(9): error: z\n"
     report = {"types": ["CompileError", "Error"], "text": "", "where": "", "log": log}
-    failure = student_error(report, Connection(tmp_path, Clock(), emulated=False, empty=False)._scrub())
+    failure = student_error(report, Connection(tmp_path, Deadlines(), emulated=False, empty=False)._scrub())
     assert failure.message == 'The compiler refused the kernel: own.cuh(3): error: identifier "y" is undefined'
     assert failure.evidence["log"] == own
 

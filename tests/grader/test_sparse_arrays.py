@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from grader.checking.api import BF16, Counters, Failure, InOut, Sparse, Worker
-from grader.worker.connection import Clock
+from grader.worker.connection import Deadlines
 
 KERNEL = """
 #include <cuda_bf16.h>
@@ -30,16 +30,16 @@ Run = Callable[..., Any]
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
     """Launches a kernel of this body on two pools of 4.3 GB, of which the first and the last block are given."""
-    clock = Clock()
+    deadlines = Deadlines()
     workers: list[Worker] = []
-    clock.start(60)
+    deadlines.start(60)
 
     def launch(body: str, integer: str = "long long", how: str = "launch", k: float = 3) -> Any:
         engine = tmp_path / str(len(workers)) / "engine"
         (engine / "kernels").mkdir(parents=True)
         (engine / "kernels/write_kv.cu").write_text(KERNEL.format(body=body, integer=integer))
         (engine / "launch.toml").write_text("[write_kv]\nblock = [1024]\ngrid = [1]\n")
-        workers.append(Worker(engine, clock, emulated=True))
+        workers.append(Worker(engine, deadlines, emulated=True))
         given = np.ones(SHAPE[1:], BF16)
         pools = [InOut(Sparse(SHAPE, BF16, {LAST: given, 0: given})) for _ in range(2)]
         token = np.full((1, 8, 128), k, BF16)
@@ -102,9 +102,9 @@ def test_sparse_inputs_must_stay_as_they_are(tmp_path: Path) -> None:
     engine = tmp_path / "engine"
     (engine / "kernels").mkdir(parents=True)
     (engine / "kernels/vector_add.cu").write_text(kernel)
-    clock = Clock()
-    clock.start(60)
-    worker = Worker(engine, clock, emulated=True)
+    deadlines = Deadlines()
+    deadlines.start(60)
+    worker = Worker(engine, deadlines, emulated=True)
     one = np.array(1, np.float32)
     arguments = (InOut(Sparse((500,), "f4", {498: one})), Sparse((500,), "f4", {498: one, 3: one}))
     failure = failure_of(lambda: worker.launch("vector_add", *arguments, Sparse((500,), "f4", {7: one, 498: one})))

@@ -1,4 +1,4 @@
-"""Keyword arguments and the kit's own classes travel between checks and a submission's Python."""
+"""Keyword arguments and the kit's own classes travel between checks and a submission's Python; no judge does."""
 
 from collections.abc import Iterator
 
@@ -7,10 +7,11 @@ import pytest
 from given.requests import SamplingParams
 
 from grader.checking.api import Failure, Sampling, StudentError, Worker, expect_error
-from grader.worker.connection import Clock
+from grader.worker.connection import Deadlines
 from tests.grader.submissions import COPY, write_engine
 
 TOY = """
+import sys
 from given.requests import Completion, SamplingParams, StepOutput
 
 def named(first, second=None, *, third=None):
@@ -22,6 +23,9 @@ def shift(x, amount):
 def temperatures(params):
     return [one.temperature for one in params]
 
+def kit_modules():
+    return sorted(name for name in sys.modules if name.startswith(("grader", "tests")))
+
 def outputs():
     return [StepOutput("a", 5, None), Completion([1, 2], None, "stop")], SamplingParams()
 """
@@ -30,9 +34,9 @@ X = np.arange(300, dtype=np.float32)
 
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    clock = Clock()
-    clock.start(60)
-    worker = Worker(write_engine(tmp_path_factory.mktemp("engine"), COPY, toy=TOY), clock, emulated=True)
+    deadlines = Deadlines()
+    deadlines.start(60)
+    worker = Worker(write_engine(tmp_path_factory.mktemp("engine"), COPY, toy=TOY), deadlines, emulated=True)
     yield worker
     worker.end()
 
@@ -64,3 +68,9 @@ def test_named_tuples_come_back_as_tuples(worker: Worker) -> None:
 
 def test_whole_numbers_stay_keys(worker: Worker) -> None:
     assert worker.call("builtins:sum", {3: None, 4: None}) == 7
+
+
+def test_the_worker_holds_nothing_that_judges(worker: Worker) -> None:
+    allowed = ["grader", "grader.ipc", "grader.ipc.framing", "grader.worker"]
+    own = ("codec", "error_report", "received_arguments", "returned_value", "submission_process")
+    assert worker.call("toy.kit_modules") == sorted([*allowed, *(f"grader.worker.{name}" for name in own)])

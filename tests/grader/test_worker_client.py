@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from grader.checking.api import Device, Failure, Handle, InOut, Out, StudentError, Worker, expect_error
+from grader.checking.api import Failure, Handle, InOut, OnDevice, Out, StudentError, Worker, expect_error
 from grader.checking.draws import Array
 from grader.ipc.framing import encode_header, pack_frame
 from grader.observe.findings import MAX_CHECKED
-from grader.worker.connection import Clock
+from grader.worker.connection import Deadlines
 from tests.grader.submissions import COPY, write_engine
 
 Launch = Callable[..., Any]
@@ -110,26 +110,26 @@ def unprintable():
 
 
 @pytest.fixture
-def clock() -> Clock:
-    clock = Clock()
-    clock.start(30)
-    return clock
+def deadlines() -> Deadlines:
+    deadlines = Deadlines()
+    deadlines.start(30)
+    return deadlines
 
 
 @pytest.fixture
-def worker(tmp_path: Path, clock: Clock) -> Iterator[Worker]:
-    worker = Worker(write_engine(tmp_path, COPY, toy=TOY), clock, emulated=True)
+def worker(tmp_path: Path, deadlines: Deadlines) -> Iterator[Worker]:
+    worker = Worker(write_engine(tmp_path, COPY, toy=TOY), deadlines, emulated=True)
     yield worker
     worker.end()
 
 
 @pytest.fixture
-def launch(tmp_path: Path, clock: Clock) -> Iterator[Launch]:
+def launch(tmp_path: Path, deadlines: Deadlines) -> Iterator[Launch]:
     """Launches a kernel of this body with out, x, y of 300 floats, or like another x."""
     workers: list[Worker] = []
 
     def run(body: str, x: Array = X) -> Any:
-        workers.append(Worker(write_engine(tmp_path / str(len(workers)), body), clock, emulated=True))
+        workers.append(Worker(write_engine(tmp_path / str(len(workers)), body), deadlines, emulated=True))
         return workers[-1].launch("vector_add", Out(len(x), np.float32), x, x)
 
     yield run
@@ -182,8 +182,8 @@ def test_a_wild_address_is_out_of_bounds(launch: Launch) -> None:
     assert failure.verdict == "OUT_OF_BOUNDS"
 
 
-def test_an_endless_kernel_times_out(launch: Launch, clock: Clock) -> None:
-    clock.call_seconds = 2
+def test_an_endless_kernel_times_out(launch: Launch, deadlines: Deadlines) -> None:
+    deadlines.call_seconds = 2
     failure = failure_of(lambda: launch("while (n) { ((volatile float *)out)[0] = 1; }"))
     assert failure.verdict == "TIMEOUT"
     assert "vector_add did not return within 2 s" in failure.message
@@ -205,22 +205,24 @@ def test_compiler_errors_name_the_students_line(launch: Launch) -> None:
         ("", "vector_add must have the 4 parameters of the contract: out, x, y, n"),
     ],
 )
-def test_parameters_unlike_the_contracts_are_named(parameters: str, told: str, tmp_path: Path, clock: Clock) -> None:
+def test_parameters_unlike_the_contracts_are_named(
+    parameters: str, told: str, tmp_path: Path, deadlines: Deadlines
+) -> None:
     engine = write_engine(tmp_path)
     declared = f"vector_add(float *out, const float *x, const float *y{parameters})"
     source = f'extern "C" __global__ void {declared} {{ out[0] = x[0] + y[0]; }}'
     (engine / "kernels/vector_add.cu").write_text(source)
-    worker = Worker(engine, clock, emulated=True)
+    worker = Worker(engine, deadlines, emulated=True)
     failure = failure_of(lambda: worker.launch("vector_add", Out(300, np.float32), X, X))
     worker.end()
     assert told in failure.message
 
 
-def test_a_missing_kernel_is_named(tmp_path: Path, clock: Clock) -> None:
+def test_a_missing_kernel_is_named(tmp_path: Path, deadlines: Deadlines) -> None:
     engine = write_engine(tmp_path)
     file = engine / "kernels/vector_add.cu"
     file.write_text(file.read_text().replace("vector_add", "vector_plus"))
-    for worker in (Worker(engine, clock, emulated=True),):
+    for worker in (Worker(engine, deadlines, emulated=True),):
         failure = failure_of(lambda: worker.launch("vector_add", Out(3, np.float32), X[:3], X[:3]))  # noqa: B023
         worker.end()
     assert failure.verdict == "COMPILE_ERROR"
@@ -266,8 +268,8 @@ def test_objects_stay_in_the_worker(worker: Worker) -> None:
 def test_device_arguments(worker: Worker) -> None:
     assert np.array_equal(worker.call("toy.fill", Out((2, 3), np.float32)), np.full((2, 3), 7, np.float32))
     assert np.array_equal(worker.call("toy.fill", InOut(X)), np.full(300, 7, np.float32))
-    assert np.array_equal(worker.call("toy.echo", Device(X)), X)
-    assert failure_of(lambda: worker.call("toy.fill", Device(X))).verdict == "INPUT_MODIFIED"
+    assert np.array_equal(worker.call("toy.echo", OnDevice(X)), X)
+    assert failure_of(lambda: worker.call("toy.fill", OnDevice(X))).verdict == "INPUT_MODIFIED"
 
 
 def test_python_cannot_reach_the_kernels_launcher(worker: Worker) -> None:
@@ -328,17 +330,17 @@ def test_every_end_is_one_failure(target: str, arguments: list[Any], verdict: st
     assert worker.call("toy.echo", 3) == 3
 
 
-def test_a_hanging_call_times_out(worker: Worker, clock: Clock) -> None:
-    clock.call_seconds = 1.5
+def test_a_hanging_call_times_out(worker: Worker, deadlines: Deadlines) -> None:
+    deadlines.call_seconds = 1.5
     failure = failure_of(lambda: worker.call("toy.hang"))
     assert (failure.verdict, "toy.hang did not return within 1.5 s" in failure.message) == ("TIMEOUT", True)
-    clock.start(30)
+    deadlines.start(30)
     assert worker.call("toy.echo", 3) == 3
 
 
-def test_the_checks_deadline_holds_over_calls(worker: Worker, clock: Clock) -> None:
+def test_the_checks_deadline_holds_over_calls(worker: Worker, deadlines: Deadlines) -> None:
     worker.call("toy.echo", 1)
-    clock.deadline = time.monotonic()
+    deadlines.deadline = time.monotonic()
     assert failure_of(lambda: worker.call("toy.echo", 1)).message.startswith("The check took too long")
 
 

@@ -8,7 +8,7 @@ from given.config import LlamaConfig
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking.api import BF16, Device, Handle, Out, Worker, expect, require
+from grader.checking.api import BF16, Handle, OnDevice, Out, Worker, expect, require
 from grader.checking.draws import Array, bf16
 
 Layers = list[tuple[Array, Array]]
@@ -70,7 +70,7 @@ class Cache:
         require(right, f"extend must return an int32 array of the {total} tokens' rows.", "INCORRECT_SHAPE")
         for layer in range(self.config.num_layers):
             k, v = (np.concatenate([layers[layer][part] for layers in rows.values()]) for part in (0, 1))
-            self.worker.call("given.ops:write_kv", *self.arrays(layer), Device(k), Device(v), Device(slots))
+            self.worker.call("given.ops:write_kv", *self.arrays(layer), OnDevice(k), OnDevice(v), OnDevice(slots))
 
     def attend(self, layer: int, q: Array, sequences: Sequence[int], scale: float) -> Any:
         """The attention of q [B, heads, head_dim] to the tokens of these sequences."""
@@ -78,7 +78,7 @@ class Cache:
         right = isinstance(tables, np.ndarray) and tables.dtype == np.int32 and tables.shape[:1] == (len(sequences),)
         require(right, "tables must return an int32 array with a row for each sequence.", "INCORRECT_DTYPE")
         lengths = np.array([self.length(sequence) for sequence in sequences], np.int32)
-        return self.call("attend", layer, Out(q.shape), Device(q), Device(tables), Device(lengths), scale)
+        return self.call("attend", layer, Out(q.shape), OnDevice(q), OnDevice(tables), OnDevice(lengths), scale)
 
 
 def read_rows(cache: Cache, layer: int, sequence: int, length: int) -> tuple[Array, Array]:

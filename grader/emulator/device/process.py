@@ -62,8 +62,11 @@ import threading
 from grader.emulator.compiler.toolchain import CompileError
 from grader.emulator.device.capability import error
 from grader.emulator.device.emulated_gpu import EmulatedGPU
-from grader.ipc.frame_reader import MAX_HEADER, Requests
-from grader.ipc.framing import receive_frame, send_frame
+from grader.ipc.framing import FrameReader, receive_frame, send_frame
+
+MAX_HEADER = 4 << 20
+MAX_PAYLOAD = 1 << 20
+READ_AHEAD = 1 << 16
 
 
 def end_with_owner(control: socket.socket) -> None:
@@ -91,14 +94,15 @@ def main() -> None:
             receive_frame(client, MAX_HEADER, 0)
             send_frame(client, {"error": error(100, str(reason).strip())})
         return
-    requests = Requests(client)
+    requests = FrameReader(client, MAX_HEADER, MAX_PAYLOAD, read_ahead=READ_AHEAD)
     with contextlib.suppress(EOFError):
         while True:
             if not requests.has_more() and client not in select.select([control, client], [], [])[0]:
                 request, _ = receive_frame(control, MAX_HEADER, 0)
                 send_frame(control, gpu.control(request))
             else:
-                gpu.serve(client, *requests.next())
+                header, payload = requests.next()
+                gpu.serve(client, header, bytes(payload))
 
 
 if __name__ == "__main__":
