@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader import KIT
+from grader.emulator.compiler.headers import GIVEN
 from tests.tools import require_tool
 
 ARCHITECTURES = (80, 86, 90, 120) if os.environ.get("PAGEDLAB_ALL") == "1" else (80, 90)
@@ -28,7 +29,7 @@ def compilations(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, subproc
 
     def compile_file(source: Path) -> subprocess.CompletedProcess[str]:
         target = folder / f"{'_'.join(source.parts)}.fatbin"
-        command = [nvcc, *code, "-std=c++17", STUB_MACRO, "-fatbin", "-o", str(target), str(KIT / source)]
+        command = [nvcc, *code, "-std=c++17", STUB_MACRO, f"-I{GIVEN}", "-fatbin", "-o", str(target), str(KIT / source)]
         return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
     with ThreadPoolExecutor() as pool:
