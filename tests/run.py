@@ -44,38 +44,45 @@ class Suite:
         return [path for path in self.paths if (KIT / path).exists()]
 
 
-def kit(*names: str) -> tuple[str, ...]:
-    return tuple(f"tests/kit/test_{name}.py" for name in names)
+def modules(folder: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"tests/{folder}/test_{name}.py" for name in names)
 
 
 EVERYTHING = {"PAGEDLAB_ALL": "1"}
-ORACLES = tuple(f"tests/references/test_{name}.py" for name in ("oracle", "cache_oracle", "sampling"))
-UNIT_TESTS = ("tests/grader", "tests/test_handouts.py", "tests/gpu/test_records.py", *ORACLES)
+UNIT_TESTS = (
+    *(f"tests/{name}" for name in ("grader", "ipc", "judge", "observe", "worker", "checking", "traces", "throughput")),
+    *(f"tests/{name}" for name in ("grading", "report", "profile")),
+    *modules("oracle", "oracle", "cache_operations", "sampling", "scripted", "streams"),
+    "tests/test_handouts.py",
+    *modules("gpu", "records"),
+)
+
+ALL_SEEDS = (*modules("graded", "solutions", "alternatives"), *modules("kit", "nvcc"), *modules("release", "release"))
 
 SUITES = (
-    Suite("lint", "quick", 30, kit("lint", "size", "readme", "run")),
+    Suite("lint", "quick", 30, modules("kit", "lint", "size", "readme", "run")),
     Suite("unit tests", "quick", 120, UNIT_TESTS),
     Suite("launchers", "quick", 15, ("tests/given",)),
     Suite("engine", "quick", 30, ("tests/engine",)),
     Suite("emulator", "quick", 150, ("tests/emulator",)),
-    Suite("solutions", "quick", 120, kit("solutions", "starter")),
-    Suite("mutants", "quick", 240, kit("mutants", "campaigns")),
-    Suite("attacks", "quick", 120, kit("attacks", "cheats")),
+    Suite("solutions", "quick", 120, (*modules("graded", "solutions"), *modules("release", "starter"))),
+    Suite("mutants", "quick", 240, (*modules("graded", "mutants"), *modules("campaigns", "campaigns"))),
+    Suite("attacks", "quick", 120, modules("graded", "attacks", "cheats")),
     Suite("conformance", "ci", 90, ("tests/conformance",)),
-    Suite("bugs", "ci", 90, ("tests/bugs", *kit("planted_bugs"), "tests/test_debugging_page.py")),
-    Suite("profile", "ci", 15, kit("profile")),
+    Suite("bugs", "ci", 90, ("tests/bugs", *modules("graded", "planted_bugs"), "tests/test_debugging_page.py")),
+    Suite("profile", "ci", 15, modules("graded", "profile")),
     Suite("models", "ci", 60, ("tests/model/test_gguf.py", "tests/model/test_fetch.py", "tests/model/test_talk.py")),
     Suite("server", "ci", 60, ("tests/serving",)),
     Suite("platforms", "ci", 120, ("tests/platforms",)),
-    Suite("nvcc", "ci", 180, kit("nvcc")),
-    Suite("alternatives", "ci", 240, kit("alternatives")),
-    Suite("all mutants", "ci", 1200, kit("mutants"), EVERYTHING),
-    Suite("release", "ci", 90, kit("release")),
-    Suite("setup", "ci", 60, kit("setup")),
+    Suite("nvcc", "ci", 180, modules("kit", "nvcc")),
+    Suite("alternatives", "ci", 240, modules("graded", "alternatives")),
+    Suite("all mutants", "ci", 1200, modules("graded", "mutants"), EVERYTHING),
+    Suite("release", "ci", 90, modules("release", "release")),
+    Suite("setup", "ci", 60, modules("kit", "setup")),
     Suite("real model", "slow", 180, ("tests/model/test_smollm2.py",)),
-    Suite("references", "slow", 450, ("tests/references/test_transformers.py",)),
-    Suite("all seeds", "slow", 1500, kit("solutions", "alternatives", "nvcc", "release"), EVERYTHING),
-    Suite("calibration", "slow", 900, kit("calibration"), shows_output=True),
+    Suite("references", "slow", 450, ("tests/oracle/test_transformers.py",)),
+    Suite("all seeds", "slow", 1500, ALL_SEEDS, EVERYTHING),
+    Suite("calibration", "slow", 900, modules("graded", "calibration"), shows_output=True),
     Suite("gpu report", "slow", 15, ("tests/gpu",)),
 )
 

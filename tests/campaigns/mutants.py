@@ -4,8 +4,8 @@ from pathlib import Path
 
 from grader.manifest import load_manifest
 from tests.campaigns.campaign import Campaign, Key, Outcome
-from tests.kit.grading import verdicts
-from tests.kit.mutants import complaints, earlier_checks, grade_mutant, load_mutants
+from tests.graded.grading import verdicts
+from tests.graded.mutants import complaints, earlier_checks, grade_mutant, load_mutants
 
 SEEDS = (0, 1, 2)
 
@@ -25,5 +25,5 @@ CAMPAIGN = Campaign(
     name="mutants",
     keys=[(name, seed) for name in MUTANTS for seed in SEEDS],
     run=run,
-    sources=("grader", "solutions", "reference_outputs", "tests/mutants", "tests/kit/mutants.py"),
+    sources=("grader", "solutions", "reference_outputs", "tests/mutants", "tests/graded/mutants.py"),
 )

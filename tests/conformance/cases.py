@@ -1,6 +1,18 @@
 """All cases of the conformance suite."""
 
-from tests.conformance import atomics, attention, gemms, groups, language, lists, memory, rows, threads, warps, whole
+from tests.conformance.kernels import (
+    atomics,
+    attention,
+    gemms,
+    groups,
+    language,
+    lists,
+    memory,
+    rows,
+    threads,
+    warps,
+    whole,
+)
 
 _MODULES = (atomics, attention, gemms, groups, language, lists, memory, rows, threads, warps, whole)
 _ALL = [case for module in _MODULES for case in module.table.cases]

@@ -14,7 +14,7 @@ import numpy as np
 from grader import KIT
 from grader.emulator.launcher import start_device
 from tests.conformance.cases import ALONE, CASES
-from tests.conformance.numerics import FORMULAS
+from tests.conformance.numbers.numerics import FORMULAS
 
 CLIENT = KIT / "grader/emulator/client"
 SECONDS = 300

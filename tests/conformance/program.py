@@ -15,7 +15,7 @@ import pycuda.driver as driver
 from pycuda.compiler import SourceModule
 
 from tests.conformance.cases import ALONE, CASES
-from tests.conformance.numerics import FORMULAS
+from tests.conformance.numbers.numerics import FORMULAS
 from tests.conformance.table import OPTIONS, Case, source
 
 DEFAULT_SHARED = 48 * 1024

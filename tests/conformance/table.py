@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.conformance.distance import distance
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "kernels"
 OPTIONS = ("-std=c++17",)
 WRITTEN: dict[str, Callable[[], str]] = {}
 """By module, what writes its text, where that is no file."""

@@ -9,8 +9,8 @@ import pytest
 from grader.emulator.compiler.toolchain import compile_module
 from tests.conformance.cases import ALONE, CASES
 from tests.conformance.devices import Outcome, run_emulated
+from tests.conformance.kernels.warps import bits
 from tests.conformance.table import OPTIONS, Case, errors, source
-from tests.conformance.warps import bits
 from tests.emulator.device_client import start_device
 
 ORDERS = (0, 1, 7)

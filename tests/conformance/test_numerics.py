@@ -10,8 +10,8 @@ import pytest
 
 from grader.emulator.compiler.toolchain import compile_module
 from tests.conformance.distance import distance
-from tests.conformance.formulas import Formulas
-from tests.conformance.numerics import FORMULAS, MODULES
+from tests.conformance.numbers.formulas import Formulas
+from tests.conformance.numbers.numerics import FORMULAS, MODULES
 from tests.conformance.table import Case, Launch, errors, source
 from tests.emulator.device_client import DeviceClient, Kernels, start_device
 from tests.tools import require_tool

@@ -20,7 +20,7 @@ from grader.emulator.launcher import DeviceError, DeviceProcess, start_device
 from grader.ipc.framing import send_frame
 from grader.worker.connection import Deadlines
 from tests.emulator.conftest import CLIENT, Program
-from tests.grader.submissions import write_engine
+from tests.submissions import write_engine
 
 START = """
 import gc, sys

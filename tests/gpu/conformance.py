@@ -15,7 +15,7 @@ from grader import KIT
 from tests.conformance.cases import ALONE, CASES
 from tests.conformance.devices import run_emulated, run_on_gpu
 from tests.conformance.distance import distance
-from tests.conformance.numerics import FORMULAS
+from tests.conformance.numbers.numerics import FORMULAS
 from tests.conformance.table import Case, error, errors
 from tests.gpu.agreement import machine
 from tests.gpu.records import write_records

@@ -17,7 +17,7 @@ from grader.cli import main
 from grader.device import has_compiled, probe_gpu
 from grader.grading.plugin import collection_error
 from grader.manifest import load_manifest
-from tests.grader.submissions import COPY, write_engine
+from tests.submissions import COPY, write_engine
 
 ECHO = "def vector_add(x, y):\n    return x + 0\n"
 

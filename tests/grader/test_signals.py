@@ -12,7 +12,7 @@ import pytest
 
 from grader import KIT
 from grader.serving.interrupts import interruptible
-from tests.grader.submissions import write_engine
+from tests.submissions import write_engine
 from tests.tools import interrupts_enabled
 
 HANG = "import time\nprint('begun')\ndef vector_add(x, y):\n    time.sleep(600)\n"
