@@ -25,7 +25,7 @@ from grader.model import DEFAULT_MODEL, GRADED_MODEL, find_model
 from grader.model.command import run_model
 from grader.oracle.references import has_references
 from grader.profile.command import add_profile
-from grader.release import release
+from grader.release.update import run_update
 from grader.report.results import write_results
 from grader.report.terminal import Terminal
 from grader.serving.chat import run_chat, run_generate
@@ -75,16 +75,17 @@ def _parser() -> argparse.ArgumentParser:
     add_profile(commands)
     _add_model_commands(commands)
     update = commands.add_parser("update", help="take a new release of the kit")
-    update.set_defaults(run=release.run_update)
+    update.set_defaults(run=run_update)
     update.add_argument("source", metavar="ZIP")
     if importlib.util.find_spec("grader.release.starter"):  # not part of the student release
+        from grader.release.release import run_release  # noqa: PLC0415  (not in the student release)
         from grader.release.starter import run_starter  # noqa: PLC0415  (not in the student release)
 
         starter = commands.add_parser("starter", help="write starter/ anew from solutions/")
         starter.set_defaults(run=run_starter)
         starter.add_argument("--check", action="store_true", help="only say what differs")
         pack = commands.add_parser("release", help="make the student release")
-        pack.set_defaults(run=release.run_release)
+        pack.set_defaults(run=run_release)
         pack.add_argument("--into", default="dist", metavar="FOLDER")
     if importlib.util.find_spec("grader.throughput.calibrate"):  # nor is this
         from grader.throughput.calibrate import add_calibrate  # noqa: PLC0415  (not in the student release)

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from grader import KIT
-from grader.release.release import generated_hashes, sha256, write
+from grader.release.record import generated_hashes, sha256, write
 from grader.release.stubbing import has_task, stub_text
 
 RECORD = ".generated.json"

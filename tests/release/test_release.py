@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from grader import KIT, VERSION
-from grader.release.release import ReleaseError, make_release, read_release, update
+from grader.release.record import ReleaseError
+from grader.release.release import make_release
+from grader.release.update import read_release, update
 from tests.graded.grading import failures, grade, verdicts
 from tests.release.secrets import secret_regions
 
