@@ -60,7 +60,7 @@ UNIT_TESTS = (
 ALL_SEEDS = (*modules("graded", "solutions", "alternatives"), *modules("kit", "nvcc"), *modules("release", "release"))
 
 SUITES = (
-    Suite("lint", "quick", 30, modules("kit", "lint", "size", "readme", "run")),
+    Suite("lint", "quick", 30, modules("kit", "lint", "size", "paths", "readme", "run")),
     Suite("unit tests", "quick", 120, UNIT_TESTS),
     Suite("launchers", "quick", 15, ("tests/given",)),
     Suite("engine", "quick", 30, ("tests/engine",)),

@@ -12,7 +12,7 @@ from grader import oracle
 from grader.checking.api import BF16, Expected, Failure, Out, Worker, check, expect, expect_error, expect_rows, require
 from grader.checking.draws import Array, floats
 from grader.judge.compare import brackets
-from grader.oracle.model import Reference
+from grader.oracle.llama import Reference
 from grader.oracle.references import ReferenceModel, variant_model
 
 LONG = 256

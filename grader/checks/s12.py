@@ -24,7 +24,7 @@ from grader.checks.support.model import (
 )
 from grader.checks.support.parallelism import expect_parallel
 from grader.checks.support.plug_in import expect_in_model
-from grader.oracle.model import Reference
+from grader.oracle.llama import Reference
 from grader.oracle.references import ReferenceModel
 
 OP = "attention_varlen"

@@ -1,4 +1,4 @@
-"""Starts device processes (device.py) and speaks to them on a socket of its own, apart from the program that uses them.
+"""Starts device processes (device/process.py) and speaks to them on a socket of its own, apart from their users.
 
 The grader starts one for each worker and hands it to that worker through the environment variable PAGEDLAB_DEVICE,
 "socket:memory:bytes" with two inherited file descriptors; the control socket stays with the grader. A program without
@@ -57,7 +57,7 @@ class Control:
         self._request({"verb": "observe"} | asked, COMPILE_SECONDS)
 
     def observed(self) -> dict[str, Any]:
-        """What was counted since `observe`, or the start: see device.py."""
+        """What was counted since `observe`, or the start: see device/process.py."""
         return self._request({"verb": "observed"})
 
     def limit_memory(self, limit: int | None) -> None:

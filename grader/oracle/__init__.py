@@ -1,4 +1,4 @@
-"""What the right answers are: one reference per operation here, the whole model in `grader.oracle.model`.
+"""What the right answers are: one reference per operation here, the whole model in `grader.oracle.llama`.
 
 Each function takes an operation's inputs (bf16 where the contract says so) and returns `Expected`: float64 results with
 the error that the contract allows each of them.

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from grader import KIT
 from grader.model import GRADED_MODEL, find_model
 from grader.model.weight_shapes import weight_shapes
-from grader.oracle.model import Forward, LlamaOracle, Reference
+from grader.oracle.llama import Forward, LlamaOracle, Reference
 
 REFERENCES = KIT / "reference_outputs"
 TINY = REFERENCES / GRADED_MODEL

@@ -19,7 +19,7 @@ import numpy as np
 from grader.failure import Failure
 from grader.judge.compare import row_errors
 from grader.judge.patterns import Values
-from grader.oracle.model import HUGGING_FACE_BF16, Floats, LlamaOracle
+from grader.oracle.llama import HUGGING_FACE_BF16, Floats, LlamaOracle
 
 TOKEN_FACTOR = 10.0
 MEAN_FACTOR = 0.05

@@ -24,7 +24,7 @@ from grader import oracle
 from grader.failure import Failure
 from grader.judge.compare import expect
 from grader.model.weight_shapes import weight_shapes
-from grader.oracle.model import LlamaOracle
+from grader.oracle.llama import LlamaOracle
 from grader.oracle.streams import expect_stream
 from grader.traces.answers import read_completions
 from grader.traces.trace import BF16_BYTES, Trace, kv_bytes_per_token, random_trace

@@ -18,7 +18,7 @@ from grader.ipc.framing import ProtocolError
 from grader.observe.device_activity import DeviceActivity
 from grader.observe.findings import failure_of
 from grader.worker.arguments import CallPayload
-from grader.worker.process import Child
+from grader.worker.child import Child
 from grader.worker.student_errors import source_lines, student_error, tidy
 
 START_SECONDS = 90.0

@@ -1,6 +1,6 @@
 """The untrusted side: one process that launches a submission's kernels and runs its Python, as the grader asks.
 
-Run by grader/worker/process.py as a script, with the number of its socket and "emulated" or "gpu". It holds no seed, no
+Run by grader/worker/child.py as a script, with the number of its socket and "emulated" or "gpu". It holds no seed, no
 expected value and no score: it gets inputs and returns bytes. Student Python is imported only when it is called.
 """
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grader import BLAS_THREADS, KIT
-from grader.worker.process import Child
+from grader.worker.child import Child
 
 COUNT_THREADS = """
 import grader

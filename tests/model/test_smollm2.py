@@ -11,7 +11,7 @@ from given.tokenizer import Tokenizer
 
 from grader import KIT
 from grader.model import MODELS
-from grader.oracle.model import FLOAT32
+from grader.oracle.llama import FLOAT32
 from grader.oracle.references import ReferenceModel, load_model
 from grader.serving.chat_template import ChatTemplate
 from tests.tools import not_run

@@ -4,7 +4,7 @@ import numpy as np
 
 from grader.judge.compare import row_errors
 from grader.judge.patterns import Values
-from grader.oracle.model import HUGGING_FACE_BF16, Forward, LlamaOracle, Reference
+from grader.oracle.llama import HUGGING_FACE_BF16, Forward, LlamaOracle, Reference
 
 FLOAT32_TOLERANCE = 1e-5
 """Of the largest value; 2e-6 was seen."""

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from grader import oracle
 from grader.failure import Failure
 from grader.judge.compare import Expected, expect, expect_rows
-from grader.oracle.model import HUGGING_FACE_BF16, LlamaOracle, Replaced, round_bf16
+from grader.oracle.llama import HUGGING_FACE_BF16, LlamaOracle, Replaced, round_bf16
 from grader.oracle.references import TINY, ReferenceFileError, ReferenceModel, load_oracle, load_references
 from grader.oracle.references import variant_model as write_variant
 from tests.oracle.agreement import disagreements

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from grader.oracle.model import FLOAT32, HUGGING_FACE_BF16
+from grader.oracle.llama import FLOAT32, HUGGING_FACE_BF16
 from grader.oracle.references import load_oracle
 from grader.oracle.scripted import MARGIN, ScriptedModel, scripted_model
 

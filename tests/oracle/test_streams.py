@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from grader.failure import Failure
-from grader.oracle.model import FLOAT32, Forward, LlamaOracle, Operations
+from grader.oracle.llama import FLOAT32, Forward, LlamaOracle, Operations
 from grader.oracle.streams import MEAN_FACTOR, TOKEN_FACTOR, expect_stream, expect_streams, read_stream
 
 VOCABULARY = 50

@@ -15,7 +15,7 @@ import pytest
 import safetensors.numpy
 
 from grader import KIT
-from grader.oracle.model import Forward, Reference
+from grader.oracle.llama import Forward, Reference
 from grader.oracle.references import ReferenceModel, load_references, variant_model
 from tests.oracle.agreement import disagreements
 from tests.tools import not_run

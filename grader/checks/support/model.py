@@ -13,7 +13,7 @@ from grader.checking.draws import Array
 from grader.checks.support.caches import Cache, read_rows
 from grader.model.weight_shapes import weight_shapes
 from grader.observe.device_activity import DeviceActivity
-from grader.oracle.model import FLOAT32, HUGGING_FACE_BF16, LlamaOracle, Operations, Reference
+from grader.oracle.llama import FLOAT32, HUGGING_FACE_BF16, LlamaOracle, Operations, Reference
 from grader.throughput.workloads import new_runner
 from grader.traces.drive import expect_at_most
 

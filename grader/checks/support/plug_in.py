@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from grader.checking.api import expect_rows
-from grader.oracle.model import Replaced
+from grader.oracle.llama import Replaced
 from grader.oracle.references import ReferenceModel
 
 

@@ -44,7 +44,7 @@ ATTRIBUTES = {
 
 
 def error(code: int, detail: str = "") -> dict[str, Any]:
-    """An ERROR of device.py's protocol."""
+    """An ERROR of the protocol in process.py."""
     name, text = ERRORS[code]
     return {"code": code, "name": name, "text": text, "detail": detail}
 

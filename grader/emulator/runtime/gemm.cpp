@@ -116,7 +116,7 @@ void store_products(const Gemm& gemm, const uint16_t* a, int64_t stride, const f
 
 }  // namespace pagedlab
 
-// The operands must be valid: device.py has checked them.
+// The operands must be valid: emulated_gpu.py has checked them.
 extern "C" void pagedlab_gemm(const pagedlab::Gemm* call) {
     using namespace pagedlab;
     const Gemm& gemm = *call;

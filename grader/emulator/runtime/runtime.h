@@ -1,4 +1,4 @@
-// A launch as device.py asks for it (native.py mirrors these structs), and the cores that work it off.
+// A launch as emulated_gpu.py asks for it (native.py mirrors these structs), and the cores that work it off.
 #pragma once
 
 #include <cstddef>
