@@ -12,7 +12,7 @@ NO_ANSWER = ("NOT_IMPLEMENTED", "SKIPPED", "NOT_RUN")
 
 
 class Failure(Exception):
-    """A check failed: the verdict (a name of DESIGN.md), one or two sentences for the student, evidence for reports."""
+    """A check failed: the verdict (one of VERDICTS), one or two sentences for the student, evidence for reports."""
 
     def __init__(self, verdict: str, message: str, evidence: dict[str, Any] | None = None) -> None:
         super().__init__(verdict, message)

@@ -1,8 +1,8 @@
 """Judges returned arrays: shape, dtype, finiteness, then every value against its allowed error.
 
-The tolerances are those of the contract ("Numerics" in DESIGN.md). `grader.judge.patterns` describes what the
-wrong values look like as a whole. Values are compared in float64; a comparison is written `not (error <= allowed)`, so
-that a NaN never passes by accident.
+The tolerances follow from the number formats. `grader.judge.patterns` describes what the wrong values look like as a
+whole. Values are compared in float64; a comparison is written `not (error <= allowed)`, so that a NaN never passes by
+accident.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """One reference per operation: float64 arithmetic on the inputs that a kernel gets, and the error each value may have.
 
-The tolerances are the contract's ("Numerics" in DESIGN.md) and live in `grader.judge.compare`; a function here
-supplies what they need: the result and the sum of the absolute values of what is added up for it. Nothing here
-warns or raises for infinities, NaN or sizes of 0: a kernel meets them too.
+The tolerances live in `grader.judge.compare`; a function here supplies what they need: the result and the sum of the
+absolute values of what is added up for it. Nothing here warns or raises for infinities, NaN or sizes of 0: a kernel
+meets them too.
 """
 
 import ml_dtypes

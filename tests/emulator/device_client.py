@@ -20,7 +20,7 @@ LIMIT = 1 << 24
 
 
 class DeviceFailed(Exception):
-    """A sync reported an error; `error` is that of device.py."""
+    """A sync reported an error; `error` is that of grader/emulator/device/process.py."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(f"{error['text']}: {error['detail']}")

@@ -63,9 +63,12 @@ def edited_release(release: Path, folder: Path, version: str, changes: dict[str,
 def test_holds_nothing_of_the_instructor(release: Path) -> None:
     with zipfile.ZipFile(release) as archive:
         texts = {name.partition("/")[2]: archive.read(name).decode("utf-8", "replace") for name in archive.namelist()}
-    assert [name for name in texts if name.startswith(("solutions/", "tests/kit/", "tests/gpu/"))] == []
+    withheld = ("solutions/", *(f"tests/{folder}/" for folder in ("campaigns", "gpu", "graded", "kit", "release")))
+    assert [name for name in texts if name.startswith(withheld)] == []
     assert [name for name in texts if "mutant" in name or "attack" in name or "hidden" in name] == []
     assert "maintainer.mk" not in texts
+    modules = {name for name in texts if name.startswith("grader/release/")}
+    assert modules == {f"grader/release/{name}.py" for name in ("__init__", "record", "update")}
     assert "LICENSE" in texts
     assert {name for name in texts if name.startswith("assignments/") and not name.endswith((".md", ".svg"))} == set()
     solutions = [path for path in (KIT / "solutions").rglob("*") if path.suffix in (".cu", ".py")]
@@ -127,6 +130,18 @@ def test_update_keeps_work_and_adds_stubs(release: Path, home: Path, tmp_path: P
     assert (home / "assignments/new.md").exists()
     assert (home / f"starter.before-{VERSION}/engine/kernels/rmsnorm.cu").read_text() == "// my work\n"
     assert (home / "VERSION").read_text() == "9.0.0\n"
+
+
+def test_the_update_command_of_a_release_takes_a_newer_one(release: Path, home: Path, tmp_path: Path) -> None:
+    mine = home / "starter/engine/kernels/rmsnorm.cu"
+    mine.write_text("// my work\n")
+    newer = edited_release(release, tmp_path, "9.0.0", {"assignments/new.md": "new\n"})
+    result = subprocess.run(["make", "update", f"FROM={newer}"], cwd=home, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"The kit is now version 9.0.0 (it was {VERSION})." in result.stdout
+    assert (home / "VERSION").read_text() == "9.0.0\n"
+    assert (home / "assignments/new.md").exists()
+    assert mine.read_text() == "// my work\n"
 
 
 def test_update_says_where_the_parts_of_a_split_file_belong(release: Path, home: Path, tmp_path: Path) -> None:
