@@ -26,7 +26,7 @@ verify-references: setup
 	@.venv/bin/python reference_outputs/verify.py $(MODEL)
 
 help::
-	@echo "make starter              write starter/ anew from solutions/ (files you changed there are kept)"
+	@echo "make starter              generate starter/ from solutions/ (files you changed there are kept)"
 	@echo "make release              write dist/pagedlab-VERSION.zip for students"
 	@echo "make test-all             make test, the suites of continuous integration and the slow ones (75 minutes)"
 	@echo "make test-campaign        what is longer, into reports in tests/campaigns/; goes on where it was stopped (CAMPAIGN=mutants)"

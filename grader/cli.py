@@ -22,7 +22,7 @@ from grader.grading.places import Places
 from grader.grading.submission import MalformedSubmission
 from grader.manifest import Check, Manifest, Stage, load_manifest
 from grader.model import DEFAULT_MODEL, GRADED_MODEL, find_model
-from grader.model.command import run_model
+from grader.model.bring import run_model
 from grader.oracle.references import has_references
 from grader.profile.command import add_profile
 from grader.release.update import run_update
@@ -77,20 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     update = commands.add_parser("update", help="take a new release of the kit")
     update.set_defaults(run=run_update)
     update.add_argument("source", metavar="ZIP")
-    if importlib.util.find_spec("grader.release.starter"):  # not part of the student release
-        from grader.release.release import run_release  # noqa: PLC0415  (not in the student release)
-        from grader.release.starter import run_starter  # noqa: PLC0415  (not in the student release)
-
-        starter = commands.add_parser("starter", help="write starter/ anew from solutions/")
-        starter.set_defaults(run=run_starter)
-        starter.add_argument("--check", action="store_true", help="only say what differs")
-        pack = commands.add_parser("release", help="make the student release")
-        pack.set_defaults(run=run_release)
-        pack.add_argument("--into", default="dist", metavar="FOLDER")
-    if importlib.util.find_spec("grader.throughput.calibrate"):  # nor is this
-        from grader.throughput.calibrate import add_calibrate  # noqa: PLC0415  (not in the student release)
-
-        add_calibrate(commands)
+    _add_maintainer_commands(commands)
     return parser
 
 
@@ -117,6 +104,26 @@ def _add_model_commands(commands: "argparse._SubParsersAction[argparse.ArgumentP
     for command in (generate, chat):
         command.add_argument("--temperature", type=float, default=0.0, help="0 takes the likeliest token (0)")
         command.add_argument("--max-tokens", type=int, default=256, help="of an answer, at most (256)")
+
+
+def _add_maintainer_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The commands whose modules the student release lacks, where these are."""
+    if importlib.util.find_spec("grader.release.starter"):
+        from grader.release.starter import run_starter  # noqa: PLC0415  (not in the student release)
+
+        starter = commands.add_parser("starter", help="generate starter/ from solutions/")
+        starter.set_defaults(run=run_starter)
+        starter.add_argument("--check", action="store_true", help="only say what differs")
+    if importlib.util.find_spec("grader.release.release"):
+        from grader.release.release import run_release  # noqa: PLC0415  (not in the student release)
+
+        pack = commands.add_parser("release", help="make the student release")
+        pack.set_defaults(run=run_release)
+        pack.add_argument("--into", default="dist", metavar="FOLDER")
+    if importlib.util.find_spec("grader.throughput.calibrate"):
+        from grader.throughput.calibrate import add_calibrate  # noqa: PLC0415  (not in the student release)
+
+        add_calibrate(commands)
 
 
 def _seed(text: str) -> int:

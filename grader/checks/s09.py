@@ -24,8 +24,7 @@ from grader.checking.api import (
 )
 from grader.checking.draws import Array, bf16, to_bf16
 from grader.checks.support.attention import LONGEST, SPREAD, draw_decode, expect_decode, expect_decoded_in_model
-from grader.checks.support.caches import Cache, Contents, empty_cache, read_rows
-from grader.checks.support.model import (
+from grader.checks.support.cached_model import (
     CachedModel,
     expect_decode_bytes,
     expect_no_more,
@@ -34,6 +33,7 @@ from grader.checks.support.model import (
     expect_walk,
     watch,
 )
+from grader.checks.support.caches import Cache, Contents, empty_cache, read_rows
 from grader.checks.support.parallelism import expect_parallel
 from grader.oracle.references import ReferenceModel
 

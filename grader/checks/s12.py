@@ -14,7 +14,7 @@ from grader import oracle
 from grader.checking.api import Band, Out, Worker, check, expect, expect_error, expect_rows, property_check, require
 from grader.checking.draws import Array, bf16
 from grader.checks.support.attention import draw_attention
-from grader.checks.support.model import (
+from grader.checks.support.cached_model import (
     SPARE_LAUNCHES,
     CachedModel,
     expect_no_more,

@@ -15,7 +15,7 @@ pytest.importorskip("gguf", reason="gguf is not installed: make setup EXTRAS=mod
 
 from grader.model import DEFAULT_MODEL, ModelError, find_model, smollm2
 from grader.model import hugging_face as foreign
-from grader.model.command import bring
+from grader.model.bring import bring
 from tests.model import made_up
 
 

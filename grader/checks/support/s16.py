@@ -7,8 +7,8 @@ from given.requests import SamplingParams
 from numpy.random import Generator
 
 from grader.checking.api import DeviceActivity, Worker, require
+from grader.checks.support.cached_model import multiplications
 from grader.checks.support.llm import ending, new_llm
-from grader.checks.support.model import multiplications
 from grader.model.weight_shapes import weight_shapes
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import ScriptedModel

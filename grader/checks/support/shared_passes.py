@@ -11,7 +11,7 @@ from typing import Any
 from given.config import LlamaConfig
 
 from grader.checking.api import Failure, Handle, Worker
-from grader.checks.support.model import multiplications
+from grader.checks.support.cached_model import multiplications
 from grader.traces.drive import TraceRun, expect_at_most
 
 LINEAR_LAYERS = 7
