@@ -28,7 +28,7 @@ from grader.checks.support.llm import (
     serve_exactly,
     serve_greedily,
 )
-from grader.checks.support.shared_passes import serve_in_passes
+from grader.checks.support.batched_work import serve_in_passes
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import ScriptedModel, scripted_model
 from grader.oracle.streams import expect_stream

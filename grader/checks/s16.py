@@ -26,7 +26,7 @@ from grader.checks.support.s16 import (
     linear_bytes,
     live_bytes,
 )
-from grader.checks.support.shared_passes import serve_in_passes
+from grader.checks.support.batched_work import serve_in_passes
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import scripted_model
 from grader.traces.drive import TraceRun, drive, expect_at_most, expect_decode_steps, expect_other_steps, expect_running

@@ -18,7 +18,7 @@ from grader.failure import Failure
 from grader.observe.counters import Counters
 from grader.observe.device_activity import DeviceActivity
 from grader.observe.findings import MAX_CHECKED, ORDERS, order_failure
-from grader.worker import source_rules as host_rules
+from grader.worker import source_rules
 from grader.worker.arguments import CallPayload, Handle
 from grader.worker.connection import Connection, Deadlines
 from grader.worker.strict_decoder import MalformedAnswer, StrictDecoder
@@ -140,8 +140,8 @@ class Worker:
         where: list[Any] = [target]
         names: list[str] = []
         if isinstance(target, str):
-            name, names = target, host_rules.parameter_names(self.engine, target)
-            host_rules.refuse_violations(self.engine, target.partition(".")[0])
+            name, names = target, source_rules.parameter_names(self.engine, target)
+            source_rules.refuse_violations(self.engine, target.partition(".")[0])
         else:
             name, where = f"{target[0].type_name}.{target[1]}", [self._current(target[0]), target[1]]
         request = CallPayload(arguments, names, device=False, handle=self._current, keywords=keywords)
