@@ -15,6 +15,7 @@ from given.tokenizer import Tokenizer
 from numpy.random import Generator
 
 from grader.checking.api import Band, Sampling, Worker, check, expect_error, require
+from grader.checks.support.batched_work import serve_in_passes
 from grader.checks.support.llm import (
     Meddler,
     ending,
@@ -28,7 +29,6 @@ from grader.checks.support.llm import (
     serve_exactly,
     serve_greedily,
 )
-from grader.checks.support.batched_work import serve_in_passes
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import ScriptedModel, scripted_model
 from grader.oracle.streams import expect_stream

@@ -13,6 +13,7 @@ from given.requests import SamplingParams
 from numpy.random import Generator
 
 from grader.checking.api import Band, Worker, check, expect_error, require
+from grader.checks.support.batched_work import serve_in_passes
 from grader.checks.support.llm import excerpt, expect_stats, greedy, new_llm, serve_as, serve_exactly, serve_greedily
 from grader.checks.support.s16 import (
     CAP_ROWS,
@@ -26,7 +27,6 @@ from grader.checks.support.s16 import (
     linear_bytes,
     live_bytes,
 )
-from grader.checks.support.batched_work import serve_in_passes
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import scripted_model
 from grader.traces.drive import TraceRun, drive, expect_at_most, expect_decode_steps, expect_other_steps, expect_running
