@@ -6,13 +6,16 @@ from numpy.random import Generator
 
 from grader import oracle
 from grader.checking.api import Counters, Out, Worker, check, expect, property_check, require
-from grader.checking.draws import bf16, to_bf16
+from grader.checking.draws import Array, bf16, to_bf16
+from grader.checks.support.launches import expect_counted
 from grader.checks.support.parallelism import expect_parallel
 from grader.checks.support.plug_in import expect_in_model
 from grader.observe.traffic import busiest
 from grader.oracle.references import ReferenceModel
 
 EPS = 1e-5
+STEPS = 5
+"""Shuffles by which 32 lanes add up a number each."""
 WIDTHS = (1, 2, 31, 32, 33, 127, 128, 129, 288, 1000, 1009, 2048, 2880)
 EQUAL = 1 + np.array([15, 64, 47]) / 128
 """Whose squares, summed in bf16, err most after 128, 64 and 32 terms: the shares of a thread in blocks up to 512."""
@@ -34,6 +37,12 @@ def expect_scales(worker: Worker, rng: Generator, kernel: str) -> None:
         x[-1, width // 2] = 3e4  # one outlier in a row
         weight = bf16(rng, width)
         expect(worker.launch(kernel, Out(x.shape), x, weight, eps), oracle.rmsnorm(x, weight, eps))
+
+
+def draw_rows(rng: Generator) -> tuple[Array, Array]:
+    """x and weight of a few rows about 1,000 wide."""
+    width = int(rng.integers(900, 1100))
+    return bf16(rng, int(rng.integers(2, 5)), width), bf16(rng, width)
 
 
 def expect_few_requests(counted: Counters, kernel: str, size: int) -> None:
@@ -93,8 +102,8 @@ def property_of_both(worker: Worker, rng: Generator, tokens: int, width: int, ep
 @check("s03.7")
 def tree_requests(emulator: Worker, rng: Generator) -> None:
     """rmsnorm_tree sums without shuffles and requests its input at most twice."""
-    x = bf16(rng, 3, 1000)
-    counted = emulator.count("rmsnorm_tree", Out(x.shape), x, bf16(rng, 1000), EPS)
+    x, weight = draw_rows(rng)
+    counted = expect_counted(emulator, "rmsnorm_tree", Out(x.shape), x, weight, EPS)
     expect_few_requests(counted, "rmsnorm_tree", x.nbytes)
     message = f"rmsnorm_tree makes {counted.shuffles:,} shuffles: it must exchange sums in shared memory alone."
     require(counted.shuffles == 0, message, "INCORRECT_VALUE", figure=counted.shuffles, threshold=0)
@@ -103,10 +112,12 @@ def tree_requests(emulator: Worker, rng: Generator) -> None:
 @check("s03.8")
 def shuffle_requests(emulator: Worker, rng: Generator) -> None:
     """rmsnorm sums with shuffles, passes at most 3 barriers and requests its input at most twice."""
-    x = bf16(rng, 3, 1000)
-    counted = emulator.count("rmsnorm", Out(x.shape), x, bf16(rng, 1000), EPS)
+    x, weight = draw_rows(rng)
+    counted = expect_counted(emulator, "rmsnorm", Out(x.shape), x, weight, EPS)
     expect_few_requests(counted, "rmsnorm", x.nbytes)
-    require(counted.shuffles > 0, "rmsnorm makes no shuffle: its lanes must exchange sums through registers.")
+    fewest = STEPS * counted.threads // 32
+    message = f"rmsnorm makes {counted.shuffles:,} shuffles: a warp adds up its lanes' sums in {STEPS}, here {fewest:,}."
+    require(counted.shuffles >= fewest, message, figure=counted.shuffles, threshold=fewest)
     message = f"rmsnorm passes {counted.barriers} barriers; with shuffles at most 3 are needed."
     require(counted.barriers <= 3, message, "TOO_SLOW", figure=counted.barriers, threshold=3)
 
@@ -114,7 +125,8 @@ def shuffle_requests(emulator: Worker, rng: Generator) -> None:
 @check("s03.9")
 def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
     """Both kernels share their work among threads that never race, and more rows get more of them."""
-    few, many = ((Out(x.shape), x, bf16(rng, 128), EPS) for x in (bf16(rng, 2, 128), bf16(rng, 64, 128)))
+    width = int(rng.integers(128, 160))
+    few, many = ((Out(x.shape), x, bf16(rng, width), EPS) for x in (bf16(rng, 2, width), bf16(rng, 64, width)))
     for kernel in ("rmsnorm_tree", "rmsnorm"):
         expect_parallel(emulator, worker, kernel, few, many)
 

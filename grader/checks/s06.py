@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 from grader import oracle
 from grader.checking.api import BF16, OnDevice, Out, Worker, check, expect, expect_error, property_check, require
 from grader.checking.draws import Array, bf16, to_bf16
+from grader.checks.support.launches import expect_counted, expect_launch
 from grader.checks.support.parallelism import expect_parallel
 from grader.checks.support.plug_in import expect_in_model
 from grader.observe.traffic import busiest
@@ -89,9 +90,10 @@ def long_sums(worker: Worker, rng: Generator) -> None:
 @check("s06.7")
 def requested_bytes(emulator: Worker, rng: Generator) -> None:
     """matmul_tiled requests at most M · N · K / 2 bytes of global memory, an eighth of what matmul_naive does."""
-    for m, n, k in ((64, 64, 128), (96, 160, 320)):
+    for tiles in ((2, 2, 4), (3, 5, 10)):
+        m, n, k = (32 * number + int(rng.integers(-3, 4)) for number in tiles)
         x, w = bf16(rng, m, k), bf16(rng, n, k)
-        counted = emulator.count("matmul_tiled", Out((m, n)), x, w)
+        counted = expect_counted(emulator, "matmul_tiled", Out((m, n)), x, w)
         requested, allowed = counted.load_bytes + counted.store_bytes, m * n * k // 2
         require(
             requested <= allowed,
@@ -126,11 +128,12 @@ def linear_empty(worker: Worker, rng: Generator) -> None:
 @check("s06.10")
 def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
     """Both kernels share their work among threads that never race, and more rows get more of them."""
-    few, many = ((Out((m, 32)), bf16(rng, m, 32), bf16(rng, 32, 32)) for m in (8, 256))
+    w = bf16(rng, int(rng.integers(30, 40)), int(rng.integers(30, 40)))
+    few, many = ((Out((m, len(w))), bf16(rng, m, w.shape[1]), w) for m in (8, 256))
     several_tiles = Out((20, 33)), bf16(rng, 20, 70), bf16(rng, 33, 70)
     for kernel in ("matmul_naive", "matmul_tiled"):
         expect_parallel(emulator, worker, kernel, few, many)
-        emulator.launch(kernel, *several_tiles)
+        expect_launch(emulator, kernel, *several_tiles)
 
 
 @check("s06.11")

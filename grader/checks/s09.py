@@ -184,7 +184,8 @@ def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
     """write_kv and decode_attention share their work among threads that never race, more of them for more tokens."""
     few, many = (write_arguments(rng, tokens) for tokens in (2, 64))
     expect_parallel(emulator, worker, "write_kv", few, many)
-    one, eight = ((Out((n, 4, 24)), *draw_decode(rng, [64] * n, 4, 2, 24), 0.2) for n in (1, 8))
+    context = int(rng.integers(64, 80))
+    one, eight = ((Out((n, 4, 24)), *draw_decode(rng, [context] * n, 4, 2, 24), 0.2) for n in (1, 8))
     expect_parallel(emulator, worker, OP, one, eight)
 
 

@@ -21,6 +21,7 @@ from grader.checks.support.attention import (
     expect_decoded_in_model,
     sloping_keys,
 )
+from grader.checks.support.launches import expect_counted
 from grader.checks.support.parallelism import expect_parallel
 from grader.checks.support.plug_in import expect_in_model
 from grader.oracle.references import ReferenceModel
@@ -39,7 +40,7 @@ def expect_requested_once(emulator: Worker, op: str, arguments: Sequence[Any], r
     `rows` is the number of keys, counted once for each query head. The output (argument 0) must be stored once.
     """
     out, q = arguments[0], arguments[1]
-    counted = emulator.count(op, *arguments)
+    counted = expect_counted(emulator, op, *arguments)
     allowed = LARGEST_SHARE * rows * q.shape[2] * BF16.itemsize
     for name, argument in (("keys", 2), ("values", 3)):
         requested, _ = counted.of(argument)
@@ -155,9 +156,10 @@ def property_of_shapes(
 @check("s11.8")
 def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
     """Both kernels share their work among threads that never race, more of them for more queries or sequences."""
-    few, many = ((Out((n, 4, 24)), *draw_attention(rng, n, 70, 4, 2, 24), 0.2) for n in (2, 64))
+    keys = int(rng.integers(66, 80))
+    few, many = ((Out((n, 4, 24)), *draw_attention(rng, n, keys, 4, 2, 24), 0.2) for n in (2, 64))
     expect_parallel(emulator, worker, FLASH, few, many)
-    one, eight = ((Out((n, 4, 24)), *draw_decode(rng, [140] * n, 4, 1, 24), 0.2) for n in (1, 8))
+    one, eight = ((Out((n, 4, 24)), *draw_decode(rng, [2 * keys] * n, 4, 1, 24), 0.2) for n in (1, 8))
     expect_parallel(emulator, worker, DECODE, one, eight)
 
 
@@ -176,7 +178,7 @@ def in_the_model(worker: Worker, tiny: ReferenceModel) -> None:
 @check("s11.10")
 def requested_once(emulator: Worker, rng: Generator, expect_band: Band) -> None:
     """flash_attention requests keys and values at most 1.1 times per query head, and stores out once."""
-    for queries, keys in ((1, 100), (16, 100), (16, 16)):
+    for queries, keys in ((1, int(rng.integers(97, 110))), (16, int(rng.integers(97, 110))), (16, 16)):
         q, k, v = draw_attention(rng, queries, keys, 4, 2, 24)
         expect_requested_once(emulator, FLASH, [Out(q.shape), q, k, v, 0.2], 4 * keys)
     expect_band("s11", 0.5)
@@ -185,7 +187,7 @@ def requested_once(emulator: Worker, rng: Generator, expect_band: Band) -> None:
 @check("s11.11")
 def requested_once_from_a_cache(emulator: Worker, rng: Generator, expect_band: Band) -> None:
     """flash_decode_attention requests each context's keys and values at most 1.1 times per query head."""
-    for lengths in ((40, 60), (1, 17)):
+    for lengths in (tuple(rng.integers(40, 70, 2)), (1, 17)):
         arguments = draw_decode(rng, lengths, 4, 2, 24)
         expect_requested_once(emulator, DECODE, [Out(arguments[0].shape), *arguments, 0.2], 4 * sum(lengths))
     expect_band("s11", 0.25)

@@ -152,7 +152,8 @@ def property_of_pools(
 @check("s15.7")
 def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
     """paged_attention shares its work among threads that never race, and more sequences get more of them."""
-    few, many = ((Out((n, 4, 24)), *draw_paged(rng, [140] * n, 4, 2, 24, 16), 0.2) for n in (1, 8))
+    context = int(rng.integers(134, 150))
+    few, many = ((Out((n, 4, 24)), *draw_paged(rng, [context] * n, 4, 2, 24, 16), 0.2) for n in (1, 8))
     expect_parallel(emulator, worker, "paged_attention", few, many)
 
 

@@ -54,9 +54,9 @@ class ProfilingWorker(Worker):
         """As Worker.launch, profiled and not checked."""
         return self._profiled(op, arguments)[0]
 
-    def count(self, op: str, *arguments: Any) -> Counters:
+    def count(self, op: str, *arguments: Any) -> tuple[Any, Counters]:
         """As Worker.count, but without sites."""
-        return self._profiled(op, arguments)[1]
+        return self._profiled(op, arguments)
 
     def launch_wide(self, op: str) -> None:
         """Launch a kernel that goes along rows on WIDE ones, if it came to its end on others."""

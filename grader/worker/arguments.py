@@ -202,7 +202,7 @@ class CallPayload:
         offset = self._parts.append(_red_zone(zone), np.ascontiguousarray(array).tobytes(), _red_zone(zone))
         self.arrays.append(Sent(name, role, array.dtype, array.shape, offset, zone))
         content = array_content(array, offset)
-        return {"device": [*content, role != "out"]} if zone else {"array": content}
+        return {"device": [*content, role]} if zone else {"array": content}
 
     def _encode_sparse(self, array: Sparse, name: str, role: str) -> Node:
         if not self._device:

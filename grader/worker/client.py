@@ -71,12 +71,11 @@ class Worker:
             raise order_failure(op)
         return results[0]
 
-    def time(self, op: str, *arguments: Any, repeats: int = 20) -> float:
-        """Seconds of one launch on the device's own clock: the mean of `repeats` launches after a first one."""
-        return self.timed(op, *arguments, repeats=repeats)[1]
-
     def timed(self, op: str, *arguments: Any, repeats: int = 20) -> tuple[Any, float]:
-        """What `launch` returns, after all launches, and what `time` does."""
+        """What `launch` returns, and the mean seconds of `repeats` further launches on the device's own clock.
+
+        Each starts from fresh outputs; where one wrote something else than the first, that is returned.
+        """
         outputs, answer = self._launch(op, arguments, repeats)
         return outputs, self._seconds(answer)
 
@@ -85,15 +84,17 @@ class Worker:
         header = {"verb": "copy", "bytes": size, "repeats": repeats}
         return self._seconds(self._kernels.exchange(header, CallPayload((), (), device=True))[0])
 
-    def count(self, op: str, *arguments: Any) -> Counters:
-        """As `launch`, with instrumented kernels: what the launch loaded, stored and synchronised. Emulator only."""
-        is_checked = self._is_checked(op, arguments)
-        with self._kernels.observing(counted=True, checked=is_checked, profiled=True) as seen:
-            self._launch(op, arguments)
+    def count(self, op: str, *arguments: Any) -> tuple[Any, Counters]:
+        """What `launch` returns, and what the launch loaded, stored and synchronised. Emulator only.
+
+        Its kernel is instrumented, and checked for races and the like in one order of its threads, whatever its size.
+        """
+        with self._kernels.observing(counted=True, checked=self._can_check, profiled=True) as seen:
+            outputs, _ = self._launch(op, arguments)
         if len(seen.kernels) != 1:
             raise ValueError(f"{len(seen.kernels)} launches were counted; one was expected")
         name, counters = seen.kernels[0]
-        return replace(counters, sites=seen.profiles[name].sites if name in seen.profiles else ())
+        return outputs, replace(counters, sites=seen.profiles[name].sites if name in seen.profiles else ())
 
     def remark(self, sentence: str) -> None:
         """Say something of the submission that costs no points."""

@@ -9,7 +9,8 @@ A node of the tree is an object with one entry, its kind and its content. In bot
 
 In arguments only, with `zone` for a red zone of RED_ZONE bytes:
 
-    {"device": [dtype, shape, offset, is_written]}    an array on the device: at the offset are zone, array, zone
+    {"device": [dtype, shape, offset, role]}          an array on the device: at the offset are zone, array, zone;
+                                                      its role is "in", "out" (it holds nothing yet) or "inout"
     {"sparse": [dtype, shape, offset, rows]}          as much, zeros but for these rows; there are zone, rows, zone
     {"config": {field: JSON}}                         a LlamaConfig
     {"sampling": {field: node}}                       the fields of a SamplingParams

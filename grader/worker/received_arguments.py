@@ -23,6 +23,8 @@ class ReceivedArguments:
         self._host: list[tuple[int, NDArray[Any]]] = []
         self._device: list[tuple[int, int, int]] = []
         """What was copied to the device: begin and end in the payload, address."""
+        self._outputs: list[tuple[int, int, int]] = []
+        """As much of that as a launch writes."""
         self._allocations: list[Any] = []
         self.sparse: list[int] = []
         """Addresses of the sparse arrays, in order."""
@@ -39,6 +41,11 @@ class ReceivedArguments:
             self._submission.driver.memcpy_dtoh(memoryview(after)[begin:end], address)
         self._submission.kept = self._allocations
         return bytes(after)
+
+    def restore_outputs(self) -> None:
+        """Copy the arrays that a launch writes to the device again, as they were sent."""
+        for begin, end, address in self._outputs:
+            self._submission.driver.memcpy_htod(address, self._payload[begin:end])
 
     def _decode_leaf(self, kind: str, content: Any) -> Any:
         match kind:
@@ -61,11 +68,13 @@ class ReceivedArguments:
         self._host.append((offset, array))
         return array
 
-    def _device_array(self, dtype: str, shape: list[int], offset: int, is_written: bool) -> GPUArray:
+    def _device_array(self, dtype: str, shape: list[int], offset: int, role: str) -> GPUArray:
         size = byte_size(dtype, shape)
         address = self._allocate(size)
         self._upload(offset, size + 2 * RED_ZONE, address - RED_ZONE)
-        self._submission.describe_array(address, size, is_written)
+        if role != "in":
+            self._outputs.append(self._device[-1])
+        self._submission.describe_array(address, size, role != "out")
         return self._array_on_device(dtype, shape, address)
 
     def _sparse_array(self, dtype: str, shape: list[int], offset: int, rows: list[int]) -> GPUArray:

@@ -49,17 +49,27 @@ class Submission:
             _connection.current("cuMemAlloc").describe_array(address, size, is_written)
 
     def launch(self, header: Mapping[str, Any], payload: memoryview) -> Answer:
-        """Run one launcher; with `repeats`, also the mean seconds of this many further launches."""
+        """Run one launcher; with `repeats`, also the mean seconds of this many further launches.
+
+        Each of these begins with the outputs as they were sent; of outputs that differ from the first ones, those
+        are returned.
+        """
         sent = ReceivedArguments(self, payload)
         launcher = getattr(ops, header["op"])
         arguments = [sent.decode(node) for node in header["arguments"]]
         launcher(*arguments)
         self.driver.Context.synchronize()
-        answer: dict[str, Any] = {"ok": True}
-        if header["repeats"]:
-            answer["seconds"] = self._seconds(lambda: launcher(*arguments), header["repeats"])
-        answer["sparse"] = sent.sparse
-        return answer, [sent.read_back()]
+        after, seconds = sent.read_back(), []
+        for _ in range(header["repeats"]):
+            sent.restore_outputs()
+            seconds.append(self._seconds(lambda: launcher(*arguments)))
+            if (again := sent.read_back()) != after:
+                after = again
+                break
+        answer: dict[str, Any] = {"ok": True, "sparse": sent.sparse}
+        if seconds:
+            answer["seconds"] = sum(seconds) / len(seconds)
+        return answer, [after]
 
     def copy(self, header: Mapping[str, Any], payload: memoryview) -> Answer:
         """Time copies of some bytes from one place on the device to another: the mean seconds after a first one."""
@@ -69,7 +79,8 @@ class Submission:
             self.driver.memcpy_dtod_async(target, source, header["bytes"])
 
         copy()
-        return {"ok": True, "seconds": self._seconds(copy, header["repeats"])}, []
+        seconds = [self._seconds(copy) for _ in range(header["repeats"])]
+        return {"ok": True, "seconds": sum(seconds) / len(seconds)}, []
 
     def call(self, header: Mapping[str, Any], payload: memoryview) -> Answer:
         """Call a function of the engine, or a method of an object that an earlier call returned."""
@@ -83,18 +94,20 @@ class Submission:
         return {"ok": True, "result": tree}, [sent.read_back(), *result.parts.pieces]
 
     def release(self, header: Mapping[str, Any], payload: memoryview) -> Answer:
+        """Forget what calls left, also in variables of kernels."""
         self.objects.clear()
         self.kept.clear()
+        ops.unload()
         return {"ok": True}, []
 
-    def _seconds(self, launch: Callable[[], None], repeats: int) -> float:
+    def _seconds(self, launch: Callable[[], None]) -> float:
+        """Seconds of one launch, by the device's clock."""
         start, end = self.driver.Event(), self.driver.Event()
         start.record()
-        for _ in range(repeats):
-            launch()
+        launch()
         end.record()
         end.synchronize()
-        return float(end.time_since(start)) / 1000 / repeats
+        return float(end.time_since(start)) / 1000
 
     def _function(self, target: list[Any]) -> Callable[..., Any]:
         if len(target) == 2:

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from grader.checking.api import InOut, Out, Worker, require
+from grader.checking.api import Counters, InOut, Out, Worker, require
+from grader.checks.support.launches import expect_counted, expect_launch, expect_timed
 from grader.observe.traffic import uncoalesced
 
 SMALLEST_SHARE = 32
@@ -18,22 +19,16 @@ MEASUREMENTS = 3
 def expect_parallel(emulator: Worker, worker: Worker, op: str, few: Sequence[Any], many: Sequence[Any]) -> None:
     """Raise Failure unless a launch shares out its work; `few` and `many` are its arguments, of few and many rows.
 
-    `few` are so small that they are launched in several orders of threads and looked through for races and the like,
-    also where the graded device is a GPU, and so large that there is work for several warps, tiles or loops.
-    A line that is not coalesced is remarked on.
+    Every launch must also write what it must. `few` are so small that they are launched in several orders of threads
+    and looked through for races and the like, also where the graded device is a GPU, and so large that there is work
+    for several warps, tiles or loops. A line that is not coalesced is remarked on.
     """
-    emulator.launch(op, *few)
-    counted_few, counted = emulator.count(op, *few), emulator.count(op, *many)
+    expect_launch(emulator, op, *few)
+    counted_few, counted = expect_counted(emulator, op, *few), expect_counted(emulator, op, *many)
     if sentence := uncoalesced(counted.sites):
         emulator.remark(f"{op}, {sentence}")
-    require(
-        SMALLEST_SHARE * counted.max_thread_accesses <= counted.accesses,
-        f"One thread of {op} makes {counted.max_thread_accesses:,} of {counted.accesses:,} accesses to global memory; "
-        f"at most 1/{SMALLEST_SHARE} is allowed: share the work among more threads.",
-        "TOO_SLOW",
-        figure=counted.max_thread_accesses,
-        threshold=counted.accesses // SMALLEST_SHARE,
-    )
+    for launch in (counted_few, counted):
+        _expect_shared_out(op, launch)
     require(
         counted.threads > counted_few.threads,
         f"{op} has {counted.threads:,} threads for many rows and {counted_few.threads:,} for few: "
@@ -46,10 +41,21 @@ def expect_parallel(emulator: Worker, worker: Worker, op: str, few: Sequence[Any
         _expect_fast(worker, op, many)
 
 
+def _expect_shared_out(op: str, counted: Counters) -> None:
+    require(
+        SMALLEST_SHARE * counted.max_thread_accesses <= counted.accesses,
+        f"One thread of {op} makes {counted.max_thread_accesses:,} of {counted.accesses:,} accesses to global memory; "
+        f"at most 1/{SMALLEST_SHARE} is allowed: share the work among more threads.",
+        "TOO_SLOW",
+        figure=counted.max_thread_accesses,
+        threshold=counted.accesses // SMALLEST_SHARE,
+    )
+
+
 def _expect_fast(worker: Worker, op: str, arguments: Sequence[Any]) -> None:
     size = sum(_size(argument) for argument in arguments)
     copy = min(worker.copy_time(size) for _ in range(MEASUREMENTS))
-    seconds = min(worker.time(op, *arguments) for _ in range(MEASUREMENTS))
+    seconds = min(expect_timed(worker, op, *arguments) for _ in range(MEASUREMENTS))
     require(
         seconds <= SLOWEST * copy,
         f"{op} takes {seconds * 1e6:.0f} µs, {seconds / copy:.0f} times as long as a copy of its {size:,} bytes; "

@@ -19,7 +19,7 @@ from .contracts import CONTRACTS, Contract, check_arrays
 from .launch import Geometry, LaunchConfigError, LaunchFile
 
 if TYPE_CHECKING:
-    from pycuda.driver import Function, Stream
+    from pycuda.driver import Function, Module, Stream
     from pycuda.gpuarray import GPUArray
 
 HEADERS = Path(__file__).resolve().parent / "include"
@@ -47,9 +47,15 @@ class _Submission:
         self.engine_dir = engine_dir
         self.plans: dict[Any, _Plan | None] = {}  # None: the outputs are empty, nothing to launch
         self._launch_file: LaunchFile | None = None
-        self._modules: dict[str, Any] = {}
+        self._binaries: dict[str, bytes] = {}
+        self._modules: dict[str, Module] = {}
         self._functions: dict[str, Function] = {}
         self._shared_limits: dict[str, int] = {}
+
+    def unload(self) -> None:
+        """Forget what is loaded on the device, not what is compiled."""
+        for loaded in (self.plans, self._modules, self._functions, self._shared_limits):
+            loaded.clear()
 
     def geometry(self, name: str, dims: Mapping[str, int]) -> Geometry:
         if name == "vector_add":  # stage 0's launch is the student's own Python; launch.toml begins with stage 2
@@ -90,9 +96,16 @@ class _Submission:
             self._functions[contract.name] = function.prepare(contract.argument_format)
         return self._functions[contract.name]
 
-    def _module(self, file: str) -> Any:
+    def _module(self, file: str) -> Module:
         if file not in self._modules:
-            from pycuda.compiler import SourceModule  # noqa: PLC0415  (the grader reads contracts without PyCUDA)
+            from pycuda.driver import module_from_buffer  # noqa: PLC0415  (the grader reads contracts without PyCUDA)
+
+            self._modules[file] = module_from_buffer(self._binary(file))
+        return self._modules[file]
+
+    def _binary(self, file: str) -> bytes:
+        if file not in self._binaries:
+            from pycuda.compiler import compile  # noqa: PLC0415  (the grader reads contracts without PyCUDA)
 
             kernels = self.engine_dir / "kernels"
             try:
@@ -103,13 +116,13 @@ class _Submission:
                 raise KernelNotFoundError(f"kernels/{file} is not UTF-8 text (byte {error.start})") from None
             # Compilers then name the student's own file and line; a stub's line in a kernel expands to nothing.
             options = ["-std=c++17", "-DNOT_IMPLEMENTED(id)="]
-            self._modules[file] = SourceModule(
+            self._binaries[file] = compile(
                 f'#line 1 "{file}"\n{source}',
                 options=options,
                 no_extern_c=True,
                 include_dirs=[str(kernels.resolve()), str(HEADERS)],
             )
-        return self._modules[file]
+        return self._binaries[file]
 
     def _allow_shared(self, name: str, function: Function, shared: int) -> None:
         """Above 48 KB a function must ask for its dynamic shared memory before it is launched."""
@@ -133,6 +146,12 @@ def configure(engine_dir: str | Path) -> None:
     """Launch the kernels of this engine from now on: its folder holds kernels/ and launch.toml."""
     global _submission
     _submission = _Submission(Path(engine_dir))
+
+
+def unload() -> None:
+    """Load the kernels' modules again at their next launch: their variables in device memory begin as in the source."""
+    if _submission is not None:
+        _submission.unload()
 
 
 def launch_geometry(name: str, dims: Mapping[str, int]) -> Geometry:

@@ -32,7 +32,8 @@ class DeviceConnection:
     def __init__(self, channel: socket.socket, arena: int, arena_bytes: int, own: Any = None) -> None:
         self.error: tuple[int, str, str] | None = None  # of an earlier kernel: CUDA's number, its text, ours
         self.closed = False
-        self.compiled: dict[bytes, dict[str, Any]] = {}
+        self.compiled: dict[bytes, tuple[dict[str, Any], dict[str, Any] | None]] = {}
+        """By binary, the request that made it, and the module that came of it until it is loaded."""
         self._channel = channel
         self._own = own
         self._outstanding = False

@@ -49,7 +49,7 @@ def compile(
         text = f"The CUDA compiler succeeded, but said the following:\n{answer['log']}"
         warnings.warn(text, UserWarning, stacklevel=3)
     binary = f"emulated module {answer['module']}".encode()
-    connection.compiled[binary] = answer
+    connection.compiled[binary] = message, answer
     return binary
 
 

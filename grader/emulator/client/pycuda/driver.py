@@ -188,11 +188,13 @@ class Event:
 
 
 def module_from_buffer(buffer: bytes, options: Any = (), message_handler: Any = None) -> Module:
-    """Load what pycuda.compiler.compile returned."""
-    compiled = current("cuModuleLoadDataEx").compiled
-    if buffer not in compiled:
+    """Load what pycuda.compiler.compile returned; each module loaded from it has variables of its own."""
+    connection = current("cuModuleLoadDataEx")
+    if buffer not in connection.compiled:
         raise NotImplementedError("pycuda.driver.module_from_buffer is not emulated for GPU code: use SourceModule")
-    return Module(compiled[buffer])
+    message, answer = connection.compiled[buffer]
+    connection.compiled[buffer] = message, None
+    return Module(answer or connection.request("cuModuleLoadDataEx", message))
 
 
 @atexit.register
