@@ -9,7 +9,7 @@ from numpy.random import Generator
 from grader import oracle
 from grader.checking.api import InOut, Out, Worker, check, expect, property_check, require
 from grader.checking.draws import bf16, integers, to_bf16
-from grader.checks.support.launches import expect_counted
+from grader.checks.support.launches import expect_counted, expect_rounded
 from grader.checks.support.parallelism import expect_parallel
 from grader.checks.support.plug_in import expect_in_model
 from grader.observe.traffic import most_wasteful
@@ -41,6 +41,7 @@ def silu_mul_shapes(worker: Worker, rng: Generator) -> None:
     for shape in SHAPES:
         gate, up = bf16(rng, *shape, scale=3), bf16(rng, *shape)
         expect(worker.launch("silu_mul", Out(shape), gate, up), oracle.silu_mul(gate, up))
+    expect_rounded(worker, "silu_mul", Out((9, 300)), bf16(rng, 9, 300), bf16(rng, 9, 300))
 
 
 @check("s02.4")

@@ -7,13 +7,16 @@ from numpy.random import Generator
 from grader import oracle
 from grader.checking.api import Counters, Out, Worker, check, expect, property_check, require
 from grader.checking.draws import Array, bf16, to_bf16
-from grader.checks.support.launches import expect_counted
+from grader.checks.support.launches import expect_counted, expect_rounded
 from grader.checks.support.parallelism import expect_parallel
 from grader.checks.support.plug_in import expect_in_model
 from grader.observe.traffic import busiest
 from grader.oracle.references import ReferenceModel
 
 EPS = 1e-5
+SUMMED = 2048
+"""Columns of rows whose sums are taken warp by warp, of blocks of these sizes."""
+BLOCKS = (64, 128, 256, 512, 1024)
 STEPS = 5
 """Shuffles by which 32 lanes add up a number each."""
 WIDTHS = (1, 2, 31, 32, 33, 127, 128, 129, 288, 1000, 1009, 2048, 2880)
@@ -28,6 +31,16 @@ def expect_widths(worker: Worker, rng: Generator, kernel: str) -> None:
     x = to_bf16(np.broadcast_to(EQUAL[:, None], (len(EQUAL), 16_384)))
     weight = to_bf16(np.full(16_384, 1.9921875))  # just below 2: a bf16 step is smallest there, relative to the value
     expect(worker.launch(kernel, Out(x.shape), x, weight, EPS), oracle.rmsnorm(x, weight, EPS))
+
+
+def expect_sums(worker: Worker, rng: Generator, kernel: str) -> None:
+    """One warp's sum of squares is 256, and those of all others are just under half a step of bf16 beside it."""
+    for block in BLOCKS:
+        x = rng.standard_normal((1, SUMMED // block, block // 32, 32))
+        x /= np.sqrt(np.sum(x**2, axis=(1, 3), keepdims=True))
+        x *= np.sqrt([[[[256.0]], *[[[0.95]]] * (block // 32 - 1)]]).reshape(1, 1, -1, 1)
+        x, weight = to_bf16(x.reshape(1, SUMMED)), bf16(rng, SUMMED)
+        expect_rounded(worker, kernel, Out(x.shape), x, weight, EPS)
 
 
 def expect_scales(worker: Worker, rng: Generator, kernel: str) -> None:
@@ -73,12 +86,14 @@ def shuffle_widths(worker: Worker, rng: Generator) -> None:
 def tree_scales(worker: Worker, rng: Generator) -> None:
     """rmsnorm_tree is right for quiet rows, where eps matters, for loud rows and for rows of zeros."""
     expect_scales(worker, rng, "rmsnorm_tree")
+    expect_sums(worker, rng, "rmsnorm_tree")
 
 
 @check("s03.4")
 def shuffle_scales(worker: Worker, rng: Generator) -> None:
     """rmsnorm is right for quiet rows, where eps matters, for loud rows and for rows of zeros."""
     expect_scales(worker, rng, "rmsnorm")
+    expect_sums(worker, rng, "rmsnorm")
 
 
 @check("s03.5")
@@ -116,7 +131,9 @@ def shuffle_requests(emulator: Worker, rng: Generator) -> None:
     counted = expect_counted(emulator, "rmsnorm", Out(x.shape), x, weight, EPS)
     expect_few_requests(counted, "rmsnorm", x.nbytes)
     fewest = STEPS * counted.threads // 32
-    message = f"rmsnorm makes {counted.shuffles:,} shuffles: a warp adds up its lanes' sums in {STEPS}, here {fewest:,}."
+    message = (
+        f"rmsnorm makes {counted.shuffles:,} shuffles: a warp adds up its lanes' sums in {STEPS}, here {fewest:,}."
+    )
     require(counted.shuffles >= fewest, message, figure=counted.shuffles, threshold=fewest)
     message = f"rmsnorm passes {counted.barriers} barriers; with shuffles at most 3 are needed."
     require(counted.barriers <= 3, message, "TOO_SLOW", figure=counted.barriers, threshold=3)

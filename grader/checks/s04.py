@@ -10,6 +10,7 @@ from numpy.random import Generator
 from grader import oracle
 from grader.checking.api import InOut, Worker, check, expect, property_check
 from grader.checking.draws import Array, bf16, floats, integers, rope_config, to_bf16
+from grader.checks.support.launches import expect_rounded
 from grader.checks.support.parallelism import expect_parallel
 from grader.checks.support.plug_in import expect_in_model
 from grader.oracle.references import ReferenceModel
@@ -98,7 +99,7 @@ def given_tables(worker: Worker, rng: Generator) -> None:
     for scale in (1.0, 1e3, 1e-3):
         cos, sin = floats(rng, 9, 32), floats(rng, 9, 32, scale=scale)
         q, k = bf16(rng, 6, 3, 64, scale=scale), bf16(rng, 6, 3, 64)
-        expect_rotation(worker, q, k, cos, sin, integers(rng, 9, 6))
+        expect_rounded(worker, "rope", InOut(q), InOut(k), cos, sin, integers(rng, 9, 6))
 
 
 @check("s04.8")

@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 from grader import oracle
 from grader.checking.api import BF16, OnDevice, Out, Worker, check, expect, expect_error, property_check, require
 from grader.checking.draws import Array, bf16, to_bf16
-from grader.checks.support.launches import expect_counted, expect_launch
+from grader.checks.support.launches import expect_counted, expect_launch, expect_rounded
 from grader.checks.support.parallelism import expect_parallel
 from grader.checks.support.plug_in import expect_in_model
 from grader.observe.traffic import busiest
@@ -83,6 +83,7 @@ def long_sums(worker: Worker, rng: Generator) -> None:
     for kernel in ("matmul_naive", "matmul_tiled"):
         expect_product(worker, kernel, ones, ones)
         expect_product(worker, kernel, cancelling, equal)
+        expect_rounded(worker, kernel, Out((33, 40)), bf16(rng, 33, 70), bf16(rng, 40, 70))
         expect_product(worker, kernel, bf16(rng, 3, 300, scale=1e17), bf16(rng, 5, 300, scale=1e17))
         expect_product(worker, kernel, bf16(rng, 3, 300, scale=1e-15), bf16(rng, 5, 300, scale=1e-9))
 

@@ -6,7 +6,12 @@ from numpy.random import Generator
 
 from grader.checking.api import Out, Worker, check, property_check
 from grader.checking.draws import to_bf16
-from grader.checks.support.attention import draw_attention, expect_attention
+from grader.checks.support.attention import (
+    draw_attention,
+    expect_attention,
+    expect_far_scores,
+    expect_rounded_attention,
+)
 from grader.checks.support.parallelism import expect_parallel
 from grader.checks.support.plug_in import expect_in_model
 from grader.oracle.references import ReferenceModel
@@ -62,6 +67,7 @@ def large_scores(worker: Worker, rng: Generator) -> None:
         expect_attention(worker, OP, q, k, v)
     q, k, v = draw_attention(rng, 4, 33, 4, 2, 64)
     expect_attention(worker, OP, to_bf16(q * np.float32(100)), k, v)
+    expect_far_scores(worker, OP)
 
 
 @check("s07.6")
@@ -70,6 +76,7 @@ def precise_scores(worker: Worker, rng: Generator) -> None:
     for keys in (64, 257, 600):
         q, k, v = draw_attention(rng, 2, keys, 4, 2, 128)
         expect_attention(worker, OP, q, k, to_bf16(v + np.float32(3)))
+    expect_rounded_attention(worker, OP, rng)
 
 
 @check("s07.7")

@@ -47,6 +47,8 @@ def argmax_rows(worker: Worker, rng: Generator) -> None:
     shapes = [(3, n) for n in (1, 2, 31, 32, 33, 255, 256, 257, 1000, 1024, 1025)]
     for rows, columns in (*shapes, (0, 5), (67, 40), (2, 128_256)):
         expect_argmax(worker, floats(rng, rows, columns) - np.float32(100))
+    for center in (-2e4, -1e10, -1e30):
+        expect_argmax(worker, np.float32(center) * (1 + np.abs(floats(rng, 3, 300))))
     x = floats(rng, 4, 700)
     x[0, 0] = x[1, -1] = x[2, 350] = 1e30
     x[3, :-1] = -np.inf

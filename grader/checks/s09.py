@@ -23,7 +23,14 @@ from grader.checking.api import (
     require,
 )
 from grader.checking.draws import Array, bf16, to_bf16
-from grader.checks.support.attention import LONGEST, SPREAD, draw_decode, expect_decode, expect_decoded_in_model
+from grader.checks.support.attention import (
+    LONGEST,
+    SPREAD,
+    draw_decode,
+    expect_decode,
+    expect_decoded_in_model,
+    expect_far_decode_scores,
+)
 from grader.checks.support.cached_model import (
     CachedModel,
     expect_decode_bytes,
@@ -34,6 +41,7 @@ from grader.checks.support.cached_model import (
     watch,
 )
 from grader.checks.support.caches import Cache, Contents, empty_cache, read_rows
+from grader.checks.support.launches import expect_rounded
 from grader.checks.support.parallelism import expect_parallel
 from grader.oracle.references import ReferenceModel
 
@@ -69,6 +77,8 @@ def contexts(worker: Worker, rng: Generator) -> None:
             expect_decode(worker, OP, draw_decode(rng, lengths, heads, kv_heads, head_dim))
     q, keys, values, *others = draw_decode(rng, (600, 257), 4, 2, 128)
     expect_decode(worker, OP, (q, keys, to_bf16(values + np.float32(3)), *others))
+    expect_rounded(worker, OP, Out(q.shape), q, keys, values, *others, 0.1)
+    expect_far_decode_scores(worker, OP, rng)
 
 
 @check("s09.3")

@@ -19,9 +19,12 @@ from grader.checks.support.attention import (
     expect_attention,
     expect_decode,
     expect_decoded_in_model,
+    expect_far_decode_scores,
+    expect_far_scores,
+    expect_rounded_attention,
     sloping_keys,
 )
-from grader.checks.support.launches import expect_counted
+from grader.checks.support.launches import expect_counted, expect_rounded
 from grader.checks.support.parallelism import expect_parallel
 from grader.checks.support.plug_in import expect_in_model
 from grader.oracle.references import ReferenceModel
@@ -103,6 +106,8 @@ def late_maximum(worker: Worker, rng: Generator) -> None:
         expect_attention(worker, FLASH, q, k, v)
         slots, lengths = np.array([1, 0], np.int32), np.array([300, 133], np.int32)
         expect_decode(worker, DECODE, (q[:2], np.stack([k, k]), np.stack([v, -v]), slots, lengths))
+    expect_far_scores(worker, FLASH)
+    expect_far_decode_scores(worker, DECODE, rng)
 
 
 @check("s11.5")
@@ -133,6 +138,9 @@ def heads(worker: Worker, rng: Generator) -> None:
         expect_attention(worker, FLASH, *draw_attention(rng, 3, 70, 3, 1, head_dim))
         for lengths in ((9, 3), (140, 9)):
             expect_decode(worker, DECODE, draw_decode(rng, lengths, 2, 1, head_dim))
+    expect_rounded_attention(worker, FLASH, rng)
+    q, *others = draw_decode(rng, (140, 9), 8, 2, 128)
+    expect_rounded(worker, DECODE, Out(q.shape), q, *others, 0.1)
 
 
 @check("s11.7")

@@ -13,7 +13,7 @@ from numpy.random import Generator
 from grader import oracle
 from grader.checking.api import Band, Out, Worker, check, expect, expect_error, expect_rows, property_check, require
 from grader.checking.draws import Array, bf16
-from grader.checks.support.attention import draw_attention
+from grader.checks.support.attention import FAR_SCORES, draw_attention, equal_scores
 from grader.checks.support.cached_model import (
     SPARE_LAUNCHES,
     CachedModel,
@@ -22,6 +22,7 @@ from grader.checks.support.cached_model import (
     expect_stored,
     watch,
 )
+from grader.checks.support.launches import expect_rounded
 from grader.checks.support.parallelism import expect_parallel
 from grader.checks.support.plug_in import expect_in_model
 from grader.oracle.llama import Reference
@@ -87,6 +88,8 @@ def packed_lengths(worker: Worker, rng: Generator) -> None:
     for heads, kv_heads, head_dim in ((4, 1, 8), (12, 4, 24)):  # the first are small enough to be checked
         for lengths in (*LENGTHS, many):
             expect_packed(worker, draw_packed(rng, [(n, n) for n in lengths], heads, kv_heads, head_dim))
+    packed = draw_packed(rng, [(5, 60), (3, 9)], 4, 2, 64)
+    expect_rounded(worker, OP, Out(packed[0].shape), *packed, 0.125)
     for pairs in ((3, 8), (1, 5), (2, 0), (0, 4)), ((1, 1), (33, 70), (5, 2), (1, 300)), ((40, 41), (0, 0), (2, 33)):
         expect_packed(worker, draw_packed(rng, pairs, 6, 2, 40))
 
@@ -121,6 +124,12 @@ def apart(worker: Worker, rng: Generator) -> None:
                 bool((after[own] == before[own]).all()),
                 f"out[{own.start}:{own.stop}] changed with the tokens of other sequences packed beside it.",
             )
+    for score in FAR_SCORES:  # all equal; what a sequence does not see would weigh 100
+        q, k, v, *starts = draw_packed(rng, [(33, 33), (3, 20), (5, 40)], 4, 2, 24)
+        q[:], k[:], v[:] = score, 1, 1
+        v[starts[1][1] : starts[1][2]] = v[-1] = 100
+        want = oracle.attention_varlen(q, k, v, *starts, 0.2)
+        expect(worker.launch(OP, Out(q.shape), q, k, v, *starts, 0.2), equal_scores(want))
 
 
 @check("s12.4")

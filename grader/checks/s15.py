@@ -9,8 +9,9 @@ from numpy.random import Generator
 from grader import oracle
 from grader.checking.api import BF16, InOut, Out, Sparse, Worker, check, expect, property_check
 from grader.checking.draws import Array, bf16, to_bf16
-from grader.checks.support.attention import SPREAD, expect_decoded_in_model, sloping_keys
+from grader.checks.support.attention import FAR_SCORES, SPREAD, equal_scores, expect_decoded_in_model, sloping_keys
 from grader.checks.support.caches import empty_cache
+from grader.checks.support.launches import expect_rounded
 from grader.checks.support.parallelism import expect_parallel
 from grader.oracle.references import ReferenceModel
 
@@ -114,6 +115,12 @@ def late_maximum(worker: Worker, rng: Generator) -> None:
         rising = np.concatenate([sloping_keys(context, 2, 64, slope) for context in (300, 133)])
         keys.reshape(-1, 2, 64)[slots] = rising
         expect_paged(worker, (np.ones_like(q), keys, values, tables, lengths))
+    for score in FAR_SCORES:  # all equal; what no context reaches would weigh 100
+        q, keys, values, *others = draw_paged(rng, (33, 5), 4, 2, 24, 16)
+        seen = ~np.isnan(values.astype(np.float32))
+        q[:], keys[:], values[:] = score, 1, np.where(seen, 1, 100)
+        want = oracle.paged_attention(q, keys, values, *others, 0.2)
+        expect(worker.launch("paged_attention", Out(q.shape), q, keys, values, *others, 0.2), equal_scores(want))
 
 
 @check("s15.5")
@@ -123,6 +130,8 @@ def heads(worker: Worker, rng: Generator) -> None:
         expect_paged(worker, draw_paged(rng, (3, 37), head_count, kv_heads, 8, 16))
     for head_dim in (8, 24, 40, 64, 120, 128):
         expect_paged(worker, draw_paged(rng, (140, 9), 4, 2, head_dim, 16))
+    q, *others = draw_paged(rng, (140, 9), 8, 2, 128, 16)
+    expect_rounded(worker, "paged_attention", Out(q.shape), q, *others, 0.1)
 
 
 @check("s15.6")

@@ -7,14 +7,18 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking.api import BF16, Out, Worker, expect
+from grader.checking.api import BF16, Expected, Out, Worker, expect
 from grader.checking.draws import Array, bf16, to_bf16
 from grader.checks.support.caches import draw_rows, empty_cache
+from grader.checks.support.launches import expect_rounded
 from grader.checks.support.plug_in import expect_in_model
+from grader.judge.compare import attention_allowed
 from grader.oracle.references import ReferenceModel
 
 SPREAD = 4.0
 """Standard deviation of the scores: rounding them to bf16 would show."""
+FAR_SCORES = (-2e4, -1e10, 2e4, 1e10)
+"""Below the −1e4 and −1e9 that some take for −infinity, and above."""
 LONGEST = 70
 """Tokens of the longest prompt that is walked through: each costs a launch in every layer."""
 
@@ -36,6 +40,39 @@ def sloping_keys(keys: int, kv_heads: int, head_dim: int, slope: float) -> Array
 def expect_attention(worker: Worker, op: str, q: Array, k: Array, v: Array) -> None:
     scale = q.shape[2] ** -0.5
     expect(worker.launch(op, Out(q.shape), q, k, v, scale), oracle.attention(q, k, v, scale))
+
+
+def expect_rounded_attention(worker: Worker, op: str, rng: Generator) -> None:
+    """Raise Failure unless attention of several queries is rounded to the nearest."""
+    q, k, v = draw_attention(rng, 7, 60, 4, 2, 64)
+    expect_rounded(worker, op, Out(q.shape), q, k, v, 0.125)
+
+
+def expect_far_scores(worker: Worker, op: str) -> None:
+    """Raise Failure unless scores that are all equal, and far from 0, share out 1; 100 stands where none is seen."""
+    for score in FAR_SCORES:
+        q = to_bf16(np.full((3, 4, 24), score))
+        k, v = (to_bf16(np.ones((40, 2, 24))) for _ in range(2))
+        v[-1] = 100
+        arguments = Out(q.shape), q, k, v, 0.2
+        expect(worker.launch(op, *arguments), equal_scores(oracle.attention(*arguments[1:])))
+
+
+def expect_far_decode_scores(worker: Worker, op: str, rng: Generator) -> None:
+    """As expect_far_scores, of contexts in a cache."""
+    for score in FAR_SCORES:
+        q, keys, values, slots, contexts = draw_decode(rng, (5, 40), 4, 2, 24)
+        q[:], keys[:], values[:] = score, 1, 100
+        for slot, context in zip(slots, contexts, strict=True):
+            values[slot, :context] = 1
+        arguments = Out(q.shape), q, keys, values, slots, contexts, 0.2
+        expect(worker.launch(op, *arguments), equal_scores(oracle.decode_attention(*arguments[1:])))
+
+
+def equal_scores(expected: Expected) -> Expected:
+    """Attention whose scores are all equal, so that their size makes no difference; `expected` allows for it."""
+    values = np.abs(expected.values)
+    return Expected(expected.values, attention_allowed(values, values, 0), BF16)
 
 
 def draw_decode(

@@ -1,6 +1,6 @@
 """Launches whose outputs are judged by the kernel's reference, whatever else they are launched for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from given.contracts import CONTRACTS
@@ -8,6 +8,7 @@ from given.contracts import CONTRACTS
 from grader import oracle
 from grader.checking.api import Counters, InOut, Out, Worker, expect
 from grader.judge.compare import Expected
+from grader.judge.rounding import expect_unbiased
 
 REFERENCES: Mapping[str, Callable[..., Expected | tuple[Expected, ...]]] = {
     "embedding": oracle.embedding,
@@ -34,6 +35,14 @@ def expect_launch(worker: Worker, op: str, *arguments: Any) -> None:
     expect_outputs(op, worker.launch(op, *arguments), arguments)
 
 
+def expect_rounded(worker: Worker, op: str, *arguments: Any) -> None:
+    """As expect_launch; also Failure unless the outputs, 1,000 values or more, were rounded to the nearest."""
+    outputs = worker.launch(op, *arguments)
+    expect_outputs(op, outputs, arguments)
+    for name, array, expected in _judged(op, outputs, arguments):
+        expect_unbiased(array, expected, name)
+
+
 def expect_counted(emulator: Worker, op: str, *arguments: Any) -> Counters:
     """What a launch with these arguments does; raises Failure unless it writes what it must."""
     outputs, counted = emulator.count(op, *arguments)
@@ -50,11 +59,14 @@ def expect_timed(worker: Worker, op: str, *arguments: Any) -> float:
 
 def expect_outputs(op: str, outputs: Any, arguments: tuple[Any, ...]) -> None:
     """Judge what a launch of `op` with these arguments returned."""
+    for name, array, expected in _judged(op, outputs, arguments):
+        expect(array, expected, name)
+
+
+def _judged(op: str, outputs: Any, arguments: tuple[Any, ...]) -> Iterator[tuple[str, Any, Expected]]:
+    """Name, content and what is wanted of each output."""
     inputs = [argument.array if isinstance(argument, InOut) else argument for argument in arguments]
     wanted = REFERENCES[op](*(array for array in inputs if not isinstance(array, Out)))
-    names = [array.name for array in CONTRACTS[op].outputs]
     if isinstance(wanted, Expected):
-        expect(outputs, wanted, names[0])
-        return
-    for name, array, expected in zip(names, outputs, wanted, strict=True):
-        expect(array, expected, name)
+        wanted, outputs = (wanted,), (outputs,)
+    yield from zip([array.name for array in CONTRACTS[op].outputs], outputs, wanted, strict=True)
