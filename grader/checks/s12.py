@@ -125,11 +125,11 @@ def apart(worker: Worker, rng: Generator) -> None:
                 f"out[{own.start}:{own.stop}] changed with the tokens of other sequences packed beside it.",
             )
     for score in FAR_SCORES:  # all equal; what a sequence does not see would weigh 100
-        q, k, v, *starts = draw_packed(rng, [(33, 33), (3, 20), (5, 40)], 4, 2, 24)
+        q, k, v, starts_q, starts_k = draw_packed(rng, [(33, 33), (3, 20), (5, 40)], 4, 2, 24)
         q[:], k[:], v[:] = score, 1, 1
-        v[starts[1][1] : starts[1][2]] = v[-1] = 100
-        want = oracle.attention_varlen(q, k, v, *starts, 0.2)
-        expect(worker.launch(OP, Out(q.shape), q, k, v, *starts, 0.2), equal_scores(want))
+        v[starts_k[1] : starts_k[2]] = v[-1] = 100
+        want = equal_scores(oracle.attention_varlen(q, k, v, starts_q, starts_k, 0.2))
+        expect(worker.launch(OP, Out(q.shape), q, k, v, starts_q, starts_k, 0.2), want)
 
 
 @check("s12.4")

@@ -1,7 +1,7 @@
 """Judges how bf16 values were rounded: no single value shows it, the mean of many does.
 
-A value may be off by a step or two of bf16, so a store that cuts the low bits off passes value by value. Rounding to the
-nearest is off by 0 steps on average, cutting off by half a step towards 0. The mean over 1,000 values varies by 0.01.
+A value may be off by a step or two of bf16, so a store that cuts the low bits off passes value by value. On average
+rounding to the nearest is off by 0 steps, cutting off by half a step towards 0. A mean of 1,000 values varies by 0.01.
 """
 
 from typing import Any

@@ -40,7 +40,7 @@ def embedding(table: Array, ids: Array) -> Expected:
 
 
 def residual_add(x: Array, y: Array) -> Expected:
-    """x + y, of any one shape, rounded to the nearest; exact, since float32 holds the sum or what decides its rounding."""
+    """x + y, of any one shape, rounded to the nearest; exact: float32 holds the sum, or what decides its rounding."""
     with np.errstate(all="ignore"):
         return Expected((_float64(x) + _float64(y)).astype(BF16), 0, BF16)
 
