@@ -14,6 +14,7 @@ from grader.judge.compare import Expected, ulp_bf16
 
 FEWEST = 1000
 """Values that a mean is taken of, at least."""
+LARGE_PART = 0.4
 LARGEST_BIAS = 0.1
 """Steps of bf16 that the mean may be off by; ten times what it varies by when two roundings are made."""
 
@@ -33,11 +34,15 @@ def expect_unbiased(got: NDArray[Any], expected: Expected, name: str = "out") ->
         (np.mean(error), "lower", "higher"),
     ):
         if not abs(bias) <= LARGEST_BIAS:
-            raise Failure("INCORRECT_VALUE", _message(name, float(bias), low if bias < 0 else high), {"bias": bias})
+            where = low if bias < 0 else high
+            message = f"The values of {name} lie {abs(bias):.2g} steps of bf16 {where} than they must, on average"
+            raise Failure("INCORRECT_VALUE", message + _reason(got[used], want[used]), {"bias": float(bias)})
 
 
-def _message(name: str, bias: float, where: str) -> str:
-    told = f"The values of {name} lie {abs(bias):.2g} steps of bf16 {where} than they must, on average"
-    if abs(abs(bias) - 0.5) <= LARGEST_BIAS:
-        return f"{told}: they were not rounded to the nearest. Store with __float2bfloat16, which does."
-    return f"{told}, though none is far off: look for a sum that is kept in bf16, or for a value that is rounded early."
+def _reason(got: NDArray[Any], want: NDArray[np.float64]) -> str:
+    """Whether a large part of the values is what cutting off the low bits gives where rounding gives another."""
+    nearest = want.astype(got.dtype)
+    cut = ((want.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)).view(got.dtype)
+    if np.mean((got == cut)[cut != nearest]) >= LARGE_PART:
+        return ": low bits were cut off. Store with __float2bfloat16, which rounds to the nearest."
+    return ", though none is far off: look for a sum that is kept in bf16, or for a value that is rounded early."
