@@ -47,13 +47,21 @@ class Control:
         settings = {"empty": empty, "order_seed": order_seed}
         self._request({"verb": "set_mode"} | {name: value for name, value in settings.items() if value is not None})
 
-    def observe(self, *, counted: bool = False, checked: bool = False, profiled: bool = False) -> None:
+    def observe(
+        self,
+        *,
+        counted: bool = False,
+        checked: bool = False,
+        profiled: bool = False,
+        change: tuple[int, float] | None = None,
+    ) -> None:
         """Begin anew to count what the device does; with `counted` what each kernel does, and memory accesses, too.
 
         With `checked`, kernels are watched for what they must not do; see reports.py. With `counted` and `profiled`,
-        what each instruction of a kernel does is told too.
+        what each instruction of a kernel does is told too. With `change`, a row of one output is changed, see
+        device/intervention.py.
         """
-        asked = {"counted": counted, "checked": checked, "profiled": profiled}
+        asked = {"counted": counted, "checked": checked, "profiled": profiled, "change": change}
         self._request({"verb": "observe"} | asked, COMPILE_SECONDS)
 
     def observed(self) -> dict[str, Any]:

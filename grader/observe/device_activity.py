@@ -1,7 +1,12 @@
 """What the device did during an observation, as a check sees it."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from ml_dtypes import bfloat16
+from numpy.typing import NDArray
 
 from grader.failure import Failure
 from grader.observe.counters import Counters, Profile
@@ -37,6 +42,28 @@ class KernelCount(NamedTuple):
     counters: Counters
 
 
+@dataclass(frozen=True)
+class ChangedRow:
+    """A row of an array that a launch or a product wrote, before and after the emulator changed it."""
+
+    name: str
+    """The kernel, or "product"."""
+    rows: int
+    row: int
+    before: NDArray[np.float32]
+    """[width]"""
+    after: NDArray[np.float32]
+
+    @classmethod
+    def of_report(
+        cls, name: str, rows: int, row: int, width: int, element: int, before: str, after: str
+    ) -> "ChangedRow":
+        """From what the device told; `element` is the size in bytes of a bf16 or float32 number."""
+        dtype = np.dtype(bfloat16 if element == BF16_BYTES else np.float32)
+        values = (np.frombuffer(bytes.fromhex(digits), dtype).astype(np.float32) for digits in (before, after))
+        return cls(name, rows, row, *values)
+
+
 class DeviceActivity:
     """The work of the device from the begin of an observation to its end.
 
@@ -69,6 +96,10 @@ class DeviceActivity:
     allocations: int
     peak_bytes: int
     """The most device memory that was in use at once, whoever allocated it and when."""
+    outputs: int
+    """Arrays that kernels of the course and products wrote, where one was to be changed."""
+    changed: ChangedRow | None
+    """The row that was changed; None where there was no such output."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"{name} is known after an observation, on the emulator only")
@@ -99,6 +130,9 @@ class DeviceActivity:
         self.memsets = report["memsets"]
         self.allocations = report["allocations"]
         self.peak_bytes = report["peak"]
+        if "outputs" in report:
+            self.outputs = report["outputs"]
+            self.changed = report["changed"] and ChangedRow.of_report(**report["changed"])
 
 
 def _gemm_call(m: int, n: int, k: int, element: int) -> GemmCall:

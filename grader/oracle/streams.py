@@ -72,7 +72,7 @@ def expect_stream(
     `more` gives, for the index of a wrong token, what to say of it besides: a sentence after a space, or "".
     """
     stream = read_stream(oracle, name, prompt, tokens)
-    _expect_tokens(stream, more)
+    expect_tokens(stream, more)
     return stream
 
 
@@ -100,7 +100,8 @@ def expect_streams(oracle: LlamaOracle, answers: Mapping[str, tuple[Sequence[int
         raise Failure("INCORRECT_VALUE", message, {"hint": hint, "figure": mean, "threshold": MEAN_FACTOR})
 
 
-def _expect_tokens(stream: TokenStream, more: Callable[[int], str]) -> None:
+def expect_tokens(stream: TokenStream, more: Callable[[int], str] = lambda index: "") -> None:
+    """Raise Failure unless each token's regret is small enough."""
     regrets = stream.regrets
     wrong = np.asarray(~(regrets <= TOKEN_FACTOR))
     if not wrong.any():

@@ -113,6 +113,13 @@ class Worker:
         """
         return self._host.observing(counted=counted)
 
+    def changing(self, at: int, place: float) -> AbstractContextManager[DeviceActivity]:
+        """As `observe`; the emulator counts the outputs of kernels and products, and changes a row of number `at`.
+
+        `place`, from 0 to 1, says which row. A negative number changes none.
+        """
+        return self._host.observing(change=(at, place))
+
     def limit_memory(self, limit: int | None) -> None:
         """Until the check ends, let no allocation succeed that would bring the memory in use beyond `limit` bytes.
 

@@ -113,17 +113,23 @@ class Connection:
 
     @contextlib.contextmanager
     def observing(
-        self, *, counted: bool = False, checked: bool = False, profiled: bool = False, order: int = 0
+        self,
+        *,
+        counted: bool = False,
+        checked: bool = False,
+        profiled: bool = False,
+        order: int = 0,
+        change: tuple[int, float] | None = None,
     ) -> Iterator[DeviceActivity]:
         """What the emulated device does meanwhile, with `counted` in detail; on a GPU only the seconds.
 
         With `checked`, a kernel that does what it must not is a Failure; with `counted` and `profiled` the instructions
-        of kernels are told of too. `order` is the seed of the threads' order.
+        of kernels are told of too. `order` is the seed of the threads' order. `change` is of Worker.changing.
         """
         child = self._started()
-        if child.device is None and (counted or checked):
+        if child.device is None and (counted or checked or change):
             raise TypeError("kernels are counted and checked on the emulator only: use the fixture `emulator`")
-        self._observe(child, order, counted=counted, checked=checked, profiled=profiled)
+        self._observe(child, order, counted=counted, checked=checked, profiled=profiled, change=change)
         seen = DeviceActivity()
         try:
             begin = time.monotonic()
@@ -136,15 +142,17 @@ class Connection:
                     seen.complete(child.device.control.observed())
         except Failure as failure:
             found = self._found()  # what a kernel did says more than what came of it
-            self._stop_observing(child, counted or checked)
+            self._stop_observing(child, bool(counted or checked or change))
             raise found or failure from None
-        self._stop_observing(child, counted or checked)  # not after Ctrl-C: the device may be busy for ever
+        self._stop_observing(
+            child, bool(counted or checked or change)
+        )  # not after Ctrl-C: the device may be busy for ever
 
-    def _stop_observing(self, child: Child, was_instrumented: bool) -> None:
-        if was_instrumented and self._child is child:
+    def _stop_observing(self, child: Child, was_changed: bool) -> None:
+        if was_changed and self._child is child:
             self._observe(child)
 
-    def _observe(self, child: Child, order: int = 0, **modes: bool) -> None:
+    def _observe(self, child: Child, order: int = 0, **modes: Any) -> None:
         """Let the device begin anew to count; the time for building instrumented kernels is not the check's."""
         self._checked = modes.get("checked", False)
         if child.device is not None:

@@ -70,7 +70,7 @@ class RecordingWorker(Worker):
         contract = CONTRACTS[op]
         dims: dict[str, int] = {}
         for array, argument in zip(contract.arrays, arguments, strict=False):
-            shape = argument.shape if isinstance(argument, Out) else getattr(argument, "array", argument).shape
+            shape: Any = argument.shape if isinstance(argument, Out) else getattr(argument, "array", argument).shape
             dims |= dict(zip(array.shape, shape, strict=True))
         dims |= {"B": dims["B+1"] - 1} if "B+1" in dims else {}
         self.shapes[op].add(tuple(int(dims[name]) for name in contract.ints))

@@ -20,6 +20,7 @@ from grader.emulator.device.capability import (
     Refused,
     error,
 )
+from grader.emulator.device.intervention import Intervention
 from grader.emulator.device.launch_profile import LaunchProfile
 from grader.emulator.device.memory_state import Checking
 from grader.emulator.native import Gemm, Kernels, Launch, LaunchCounters, LoadedModule, Runtime, SiteTable
@@ -44,6 +45,7 @@ class EmulatedGPU:
         self.order_seed = 0
         self.observation = Observation()
         self.checking = Checking(self.runtime, self.arena, active=False)
+        self.intervention: Intervention | None = None
         self.header = b""  # of the request that is worked off
         self.repeated: dict[bytes, tuple[Launch, int, str]] = {}
         """By header, launches that were checked before, with the bytes of their arguments and the kernel's name."""
@@ -146,6 +148,8 @@ class EmulatedGPU:
             self.checking.written(call.c, ((n - 1) * call.ldc + m) * (4 if call.c_is_float else 2))
             if not self.empty:
                 self.runtime.gemm(ctypes.byref(call))
+            if self.intervention is not None:
+                self.intervention.multiplied(call)
 
     def _check_operand(self, name: str, fields: dict[str, Any], shape: tuple[int, int], element: int) -> None:
         """An operand of these rows and columns, as it is stored, must lie in one allocation."""
@@ -176,6 +180,10 @@ class EmulatedGPU:
         launch.dynamic_shared, launch.order_seed = shared, self.order_seed
         if self._is_instrumented:
             self._run_instrumented(launch, kernels, arguments)
+            return
+        if self.intervention is not None:
+            self._run(launch, arguments)
+            self.intervention.launched(kernel, kernels.plain.arguments(kernel), arguments)
             return
         if len(self.repeated) >= MAX_REPEATED:
             self.repeated.clear()
@@ -257,10 +265,14 @@ class EmulatedGPU:
                 return {}
             case {"verb": "observe", "counted": counted, **more}:
                 self._observe(counted, more.get("checked", False), more.get("profiled", False))
+                change = more.get("change")
+                self.intervention = None if change is None else Intervention(self.arena, *change)
                 return {}
             case {"verb": "observed"}:
                 memory = {"used": self.arena.used, "peak": self.arena.peak}
-                return self.observation.report() | memory | {"reports": self.checking.report()}
+                followed = self.intervention
+                changes = {} if followed is None else {"outputs": followed.outputs, "changed": followed.changed}
+                return self.observation.report() | memory | changes | {"reports": self.checking.report()}
             case {"verb": "limit", "bytes": limit}:
                 self.arena.limit = self.arena.capacity if limit is None else limit
                 return {}

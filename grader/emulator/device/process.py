@@ -41,10 +41,12 @@ One way, without an answer; what goes wrong is reported by the next sync:
 
 Parent's requests on the control socket, each with one answer, given once no request of the client is left:
     {"verb": "set_mode", "empty": bool, "order_seed": int} → {}      absent keys keep their value
-    {"verb": "observe", "counted": bool, "checked": bool, "profiled": bool} → {}      begin anew to count: kernels in
-        detail if `counted`, and their instructions if `profiled` too; the last two may be absent
+    {"verb": "observe", "counted": bool, "checked": bool, "profiled": bool, "change": [at, place]} → {}      begin to
+        count from 0: kernels in detail if `counted`, and their instructions if `profiled` too; change a row of an
+        output, see intervention.py; all but the first may be absent
     {"verb": "observed"} → since `observe`: Observation.report(), bytes of memory in use: "used" now, "peak" at most,
-        and "reports": what was found in checked kernels, see reports.py
+        and "reports": what was found in checked kernels, see reports.py; after a `change` also the Intervention's
+        "outputs" and "changed"
     {"verb": "limit", "bytes": int | null} → {}                      no allocation beyond so much memory in use
     {"verb": "first_written", "ptr", "bytes", "except": [[begin, end], …]} → {"offset": int | null}
         of the first byte at ptr that is not 0, apart from these ranges of offsets, which ascend
