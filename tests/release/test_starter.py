@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -241,6 +242,12 @@ def test_no_line_of_a_solution_is_in_the_starter() -> None:
     starter = {line.strip() for path in (KIT / "starter").rglob("*.*") if path.suffix in (".cu", ".py", ".toml")
                for line in path.read_text(encoding="utf-8").split("\n")}  # fmt: skip
     assert secret & starter == set()
+
+
+def test_no_heading_in_a_stub_is_left_without_what_it_heads() -> None:
+    for name, content in generate().items():
+        if name.endswith(".py"):
+            assert re.findall(r"^#.*\n+(?:\Z|\n(?=#))", content.decode(), re.MULTILINE) == [], name
 
 
 def test_every_task_of_the_manifest_has_a_stub_in_a_file_of_its_stage_and_no_other_exists() -> None:
