@@ -71,7 +71,7 @@ SUITES = (
     Suite("conformance", "ci", 90, ("tests/conformance",)),
     Suite("bugs", "ci", 90, ("tests/bugs", *modules("graded", "planted_bugs"), "tests/test_debugging_page.py")),
     Suite("profile", "ci", 15, modules("graded", "profile")),
-    Suite("models", "ci", 60, ("tests/model/test_gguf.py", "tests/model/test_fetch.py", "tests/model/test_talk.py")),
+    Suite("models", "ci", 60, modules("model", "gguf", "fetch")),
     Suite("server", "ci", 60, ("tests/serving",)),
     Suite("platforms", "ci", 120, ("tests/platforms",)),
     Suite("nvcc", "ci", 180, modules("kit", "nvcc")),

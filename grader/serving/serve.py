@@ -85,17 +85,14 @@ def _listener(host: str, port: int) -> socket.socket:
 
 def _served_model(folder: Path, name: str) -> Any:
     """What the HTTP side needs of the model. Raises UsageError."""
-    from grader.serving.chat_template import ChatTemplate, ChatTemplateError  # noqa: PLC0415  (extra serve)
+    from grader.serving.chat_template import ChatTemplateError, find_template  # noqa: PLC0415  (extra serve)
     from grader.serving.openai_requests import ServedModel  # noqa: PLC0415  (extra serve)
 
     try:
         config, tokenizer = LlamaConfig.from_folder(folder), Tokenizer.from_folder(folder)
-    except (ConfigError, TokenizerError) as error:
+        template = find_template(folder)
+    except (ConfigError, TokenizerError, ChatTemplateError) as error:
         raise UsageError(f"{error}.") from None
-    try:
-        template = ChatTemplate.from_folder(folder)
-    except ChatTemplateError:
-        template = None
     return ServedModel(Path(name).name or folder.name, config, tokenizer, template)
 
 
