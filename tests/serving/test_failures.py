@@ -165,7 +165,7 @@ def test_wrong_usage(submission: Path, tmp_path: Path) -> None:
         assert (result.returncode, "choose another PORT=" in result.stderr) == (2, True), result.stderr
     for options, wanted in (
         (("--model", "nope"), "there is no model nope"),
-        (("--model", str(model_with_template(tmp_path / "model", "{% for %}"))), "jinja: the chat template is faulty: "),
+        (("--model", str(model_with_template(tmp_path / "model", "{% for %}"))), "the chat template is faulty: "),
         (("--host", "203.0.113.1"), "choose another PORT= or HOST="),  # an address that no machine has
         (("--port", "70000"), "is no port"),
         (("--max-num-seqs", "0"), "is no whole number from 1"),
