@@ -174,10 +174,6 @@ class GradingPlugin:
         with tempfile.TemporaryDirectory(prefix="pagedlab-") as folder:
             yield Path(folder)
 
-    @pytest.fixture
-    def device_kind(self) -> str:
-        return self._device
-
     @pytest.fixture(scope="session")
     def timed_runs(self) -> Iterator[TimedRuns]:
         with tempfile.TemporaryDirectory(prefix="pagedlab-") as folder:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
+from given.contracts import BF16
+
 from grader.failure import Failure
 from grader.observe.counters import Counters, Profile
 from grader.observe.findings import failure_of
-
-BF16_BYTES = 2
 
 
 class GemmCall(NamedTuple):
@@ -102,4 +102,4 @@ class DeviceActivity:
 
 
 def _gemm_call(m: int, n: int, k: int, element: int) -> GemmCall:
-    return GemmCall(m, n, k, m * k * BF16_BYTES, k * n * BF16_BYTES, m * n * element)
+    return GemmCall(m, n, k, m * k * BF16.itemsize, k * n * BF16.itemsize, m * n * element)

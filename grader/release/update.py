@@ -21,6 +21,7 @@ from grader.release.record import (
 )
 
 LARGEST = 256 * 2**20
+IN_STARTER = f"starter/{GENERATED}"
 MAINTAINERS = "For maintainers:"
 """Begins a paragraph of the changelog that is not shown to students."""
 
@@ -103,11 +104,11 @@ def update_starter(home: Path, new: dict[str, bytes]) -> tuple[list[str], bool]:
 
     Returns a line per thing done, and whether any file went beside another.
     """
-    before = generated_hashes((home / GENERATED).read_bytes() if (home / GENERATED).exists() else b"")
-    after = generated_hashes(new.get(GENERATED, b""))
+    before = _known_hashes(home)
+    after = generated_hashes(new.get(IN_STARTER, b""))
     done, conflicts = list[str](), False
     for name, content in sorted(new.items()):
-        if not name.startswith("starter/") or name == GENERATED:
+        if not name.startswith("starter/") or name == IN_STARTER:
             continue
         path, key = home / name, name.removeprefix("starter/")
         if not path.exists():
@@ -122,14 +123,19 @@ def update_starter(home: Path, new: dict[str, bytes]) -> tuple[list[str], bool]:
             write(path.with_name(path.name + ".new"), content)
             done.append(f"{name}: its stub changed; the new one is {path.name}.new beside yours.")
             conflicts = True
-    if GENERATED in new:
-        write(home / GENERATED, new[GENERATED])
+    if IN_STARTER in new:
+        write(home / IN_STARTER, new[IN_STARTER])
     return done, conflicts
+
+
+def _known_hashes(home: Path) -> dict[str, str]:
+    file = home / IN_STARTER
+    return generated_hashes(file.read_bytes() if file.exists() else b"")
 
 
 def changed_stubs(home: Path) -> set[str]:
     """The files of the starter that are there and not as generated, by their path below `starter/`."""
-    before = generated_hashes((home / GENERATED).read_bytes() if (home / GENERATED).exists() else b"")
+    before = _known_hashes(home)
     files = {name: home / "starter" / name for name in before}
     return {name for name, path in files.items() if path.exists() and sha256(path.read_bytes()) != before[name]}
 

@@ -10,7 +10,7 @@ import numpy as np
 from grader import UsageError
 from grader.device import choose_device
 from grader.failure import Failure
-from grader.oracle.llama_shape import bench_model
+from grader.throughput.llama_shape import bench_model
 from grader.throughput.timing import THRESHOLDS, Figure, Figures, load_figures, roofline_seconds
 from grader.throughput.workloads import WORKLOADS, Workload
 from grader.worker.client import Worker

@@ -10,7 +10,8 @@ import pytest
 
 from grader import KIT
 from grader.manifest import SUFFIXES, load_manifest
-from grader.release.starter import RECORD, generate, stale, write_starter
+from grader.release.record import GENERATED
+from grader.release.starter import generate, stale, write_starter
 from grader.release.stubbing import StarterError, stub_text
 from tests.release.secrets import secret_regions
 
@@ -216,10 +217,10 @@ def test_a_file_changed_by_hand_is_never_overwritten(tmp_path: Path) -> None:
     assert not (starter / "engine/c.cu").exists()
     # Still the student's after the next run, also when the record is lost.
     assert write_starter({"engine/a.cu": b"3", "engine/b.cu": b"2"}, starter)[0].startswith("Kept engine/a.cu")
-    (starter / RECORD).unlink()
+    (starter / GENERATED).unlink()
     assert [line[:4] for line in write_starter({"engine/a.cu": b"3", "engine/b.cu": b"4"}, starter)] == ["Kept", "Kept"]
     assert stale({"engine/b.cu": b"2", "engine/d.cu": b""}, starter) == ["engine/a.cu", "engine/d.cu"]
-    assert set(json.loads((starter / RECORD).read_text())["files"]) == {"engine/a.cu", "engine/b.cu"}
+    assert set(json.loads((starter / GENERATED).read_text())["files"]) == {"engine/a.cu", "engine/b.cu"}
 
 
 # The kit's own
@@ -228,7 +229,7 @@ def test_a_file_changed_by_hand_is_never_overwritten(tmp_path: Path) -> None:
 def test_regenerating_the_starter_changes_nothing(tmp_path: Path) -> None:
     assert stale(generate()) == []
     write_starter(generate(), tmp_path)
-    assert (tmp_path / RECORD).read_bytes() == (KIT / "starter" / RECORD).read_bytes()
+    assert (tmp_path / GENERATED).read_bytes() == (KIT / "starter" / GENERATED).read_bytes()
 
 
 def test_no_line_of_a_solution_is_in_the_starter() -> None:

@@ -38,12 +38,10 @@ def expect_attention(worker: Worker, op: str, q: Array, k: Array, v: Array) -> N
     expect(worker.launch(op, Out(q.shape), q, k, v, scale), oracle.attention(q, k, v, scale))
 
 
-def draw_decode(
-    rng: Generator, contexts: Sequence[int], heads: int, kv_heads: int, head_dim: int, length: int | None = None
-) -> list[Array]:
+def draw_decode(rng: Generator, contexts: Sequence[int], heads: int, kv_heads: int, head_dim: int) -> list[Array]:
     """q, key_cache, value_cache, slots and context_lens of sequences with these contexts in a contiguous cache."""
     q = bf16(rng, len(contexts), heads, head_dim, scale=SPREAD)
-    rows = draw_rows(rng, len(contexts) + 2, length or max(contexts, default=0) + 3, contexts, kv_heads, head_dim)
+    rows = draw_rows(rng, len(contexts) + 2, max(contexts, default=0) + 3, contexts, kv_heads, head_dim)
     return [q, *rows, np.array(contexts, np.int32)]
 
 
