@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from given.contracts import BF16
 
+from grader.checking.functions import title
 from grader.checking.properties import property_check
 from grader.failure import Failure
 from grader.judge.compare import Expected, expect, expect_rows
@@ -64,7 +65,7 @@ def check(check_id: str) -> Callable[[Function], Function]:
     """Mark a function as the check of this id in the manifest; the first line of its docstring is the title."""
 
     def mark(function: Function) -> Function:
-        if not (function.__doc__ or "").strip():
+        if not title(function):
             raise ValueError(f"check {check_id} has no docstring; its first line is the title that students read")
         function.check_id = check_id  # type: ignore[attr-defined]
         return function

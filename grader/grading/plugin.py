@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grader.checking.functions import generator, is_check, title
 from grader.failure import Failure
 from grader.grading.stubs import Stub
 from grader.manifest import Check, ManifestError
@@ -123,7 +124,7 @@ class GradingPlugin:
         manager.register(pytest.TerminalReporter(config, self.log), "terminalreporter")
 
     def pytest_pycollect_makeitem(self, collector: pytest.Collector, name: str, obj: object) -> pytest.Function | None:
-        if inspect.isfunction(obj) and hasattr(obj, "check_id"):
+        if is_check(obj):
             function: pytest.Function = pytest.Function.from_parent(collector, name=name)
             return function
         return None
@@ -135,7 +136,7 @@ class GradingPlugin:
     def pytest_collection_modifyitems(self, items: list[pytest.Function]) -> None:
         """Keep the planned checks in order; the collected ids must be the manifest's."""
         found = {_check_id(item): item for item in items}
-        self.titles = {check_id: _title(item) for check_id, item in found.items()}
+        self.titles = {check_id: title(item.obj) for check_id, item in found.items()}
         expected = [check.id for stage in self._stages for check in stage.checks]
         self.error = collection_error(expected, [_check_id(item) for item in items])
         items[:] = [found[check_id] for check_id in self._checks if check_id in found]
@@ -158,7 +159,7 @@ class GradingPlugin:
 
     @pytest.fixture
     def rng(self, request: pytest.FixtureRequest) -> np.random.Generator:
-        return self._generator(_check_id(request.node))
+        return generator(_check_id(request.node), self._seed)
 
     @pytest.fixture(scope="session")
     def tiny(self) -> ReferenceModel:
@@ -184,13 +185,9 @@ class GradingPlugin:
         """On a GPU raises Failure unless a workload reaches this part of the rate of the kit's engine."""
         if self._device == "cpu":
             return lambda workload, band: without_gpu(self._notes)
-        rng = self._generator(_check_id(request.node))
+        rng = generator(_check_id(request.node), self._seed)
         worker = self._workers.worker(emulated=False)
         return lambda workload, band: timed_runs.expect(worker, workload, band, self._notes, rng)
-
-    def _generator(self, check_id: str) -> np.random.Generator:
-        stage, _, number = check_id[1:].partition(".")
-        return np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=(int(stage), int(number))))
 
     # Running
 
@@ -248,7 +245,7 @@ class GradingPlugin:
     def _repeat_with_empty_kernels(self, check: Check, item: pytest.Function) -> None:
         """Raise Failure when the check passes although no kernel computes anything."""
         worker = self._workers.worker(emulated=True, empty=True)
-        replaced = {"worker": worker, "emulator": worker, "rng": self._generator(check.id)}
+        replaced = {"worker": worker, "emulator": worker, "rng": generator(check.id, self._seed)}
         arguments = {name: replaced.get(name, item.funcargs[name]) for name in inspect.signature(item.obj).parameters}
         self._deadlines.start(self._seconds(check))
         try:
@@ -318,11 +315,6 @@ class GradingPlugin:
 
 def _check_id(item: pytest.Item) -> str:
     return str(item.obj.check_id)  # type: ignore[attr-defined]
-
-
-def _title(item: pytest.Function) -> str:
-    """The first paragraph of the docstring, on one line."""
-    return " ".join(inspect.cleandoc(item.obj.__doc__ or "").partition("\n\n")[0].split())
 
 
 def collection_error(expected: Sequence[str], found: Sequence[str]) -> ManifestError | None:
