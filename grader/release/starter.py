@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from grader import KIT
+from grader.commands import Subparsers
 from grader.release.record import GENERATED, generated_hashes, sha256, write
 from grader.release.stubbing import has_task, stub_text
 
@@ -51,6 +52,12 @@ def stale(files: dict[str, bytes], starter: Path = KIT / "starter") -> list[str]
     present = {name for name in present if "__pycache__" not in name} - {GENERATED}
     contents = {name: (starter / name).read_bytes() for name in present}
     return sorted(name for name in contents | files if contents.get(name) != files.get(name))
+
+
+def add_starter(commands: Subparsers) -> None:
+    parser = commands.add_parser("starter", help="generate starter/ from solutions/")
+    parser.set_defaults(run=run_starter)
+    parser.add_argument("--check", action="store_true", help="only say what differs")
 
 
 def run_starter(arguments: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 
 from grader import KIT
+from grader.commands import Subparsers
 from grader.release.record import (
     GENERATED,
     RECORD,
@@ -170,6 +171,12 @@ def newer_sections(new: dict[str, bytes], version: object) -> list[tuple[str, st
         for title, _, text in parts
         if re.fullmatch(r"\d+\.\d+\.\d+", title) and version_key(title) > version_key(version)
     ]
+
+
+def add_update(commands: Subparsers) -> None:
+    parser = commands.add_parser("update", help="take a new release of the kit")
+    parser.set_defaults(run=run_update)
+    parser.add_argument("source", metavar="ZIP")
 
 
 def run_update(arguments: argparse.Namespace) -> int:

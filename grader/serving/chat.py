@@ -12,8 +12,9 @@ from given.requests import SamplingParams
 from given.tokenizer import Tokenizer
 
 from grader import UsageError
+from grader.commands import Subparsers
 from grader.model import find_model
-from grader.serving.engine import Engine, EngineError
+from grader.serving.engine import Engine, EngineError, add_engine_options
 from grader.serving.engine_loop import MAX_IDLE_STEPS
 from grader.serving.interrupts import interruptible
 
@@ -23,6 +24,25 @@ if TYPE_CHECKING:
 REQUEST_ID = "chat"
 
 Message = dict[str, str]
+
+
+def add_generate(commands: Subparsers) -> None:
+    parser = commands.add_parser("generate", help="let an engine answer a prompt")
+    parser.set_defaults(run=run_generate)
+    parser.add_argument("prompt")
+    _add_options(parser)
+
+
+def add_chat(commands: Subparsers) -> None:
+    parser = commands.add_parser("chat", help="talk with an engine")
+    parser.set_defaults(run=run_chat)
+    _add_options(parser)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    add_engine_options(parser)
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 takes the likeliest token (0)")
+    parser.add_argument("--max-tokens", type=int, default=256, help="of an answer, at most (256)")
 
 
 def run_generate(options: argparse.Namespace) -> int:

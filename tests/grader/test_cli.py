@@ -277,7 +277,7 @@ def test_a_fault_of_the_grader_is_3_and_a_file(
     def broken(*arguments: object) -> None:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("grader.cli.grade", broken)
+    monkeypatch.setattr("grader.grading.command.grade", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code, text = say(capsys, str(stubbed(tmp_path)), "--stage", "0", "--device", "cpu")
     (log,) = tmp_path.glob("pagedlab-fault-*.log")
