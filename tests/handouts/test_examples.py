@@ -12,10 +12,10 @@ import pytest
 
 from grader import KIT
 from grader.manifest import load_manifest
-from tests.handouts.examples import s00, s01, s02, s03, s04, s05, s06, s07, s08, s09, s10, s11, s12
+from tests.handouts.examples import s00, s01, s02, s03, s04, s05, s06, s07, s08, s09, s10, s11, s12, s13, s14, s15, s16
 from tests.handouts.pages import squeezed, uncovered, units
 
-MODULES: tuple[ModuleType, ...] = (s00, s01, s02, s03, s04, s05, s06, s07, s08, s09, s10, s11, s12)
+MODULES: tuple[ModuleType, ...] = (s00, s01, s02, s03, s04, s05, s06, s07, s08, s09, s10, s11, s12, s13, s14, s15, s16)
 PAGES = {stage.id: KIT / "assignments" / stage.handout for stage in load_manifest().stages}
 EXAMPLES = [(module.__name__.rpartition(".")[2], example) for module in MODULES for example in module.EXAMPLES]
 

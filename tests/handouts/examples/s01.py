@@ -69,7 +69,7 @@ def rounding_table() -> Iterator[str]:
         else:
             rule = f"{sized(lower)} {'<' if lower < 0x8000 else '>'} 0x8000"
         written = "∞" if math.isinf(stored) else f"{stored:.3g}" if stored < 1e-30 else str(stored)
-        yield f"""| {name} | {sized(bits, 8)} | {sized(upper)} | {rule} | {'down' if nearest == upper else 'up'} |
+        yield f"""| {name} | {sized(bits, 8)} | {sized(upper)} | {rule} | {"down" if nearest == upper else "up"} |
             {sized(nearest)} | {written} |"""
     largest = rounded(float(LARGEST_FLOAT32))[0]
     yield f"""

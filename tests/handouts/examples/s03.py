@@ -17,7 +17,9 @@ def two_rows() -> Iterator[str]:
     loud = np.asarray([1.0, 2.0, 2.0])
     mean = float(np.mean(loud**2))
     factor = 1 / math.sqrt(mean + EPS)
-    yield f"By hand, H = {len(loud)}, two rows, w = [{', '.join(f'{w:g}' for w in WEIGHT)}], ε = {EPS:.0e}:".replace("-05", "-5")
+    yield f"By hand, H = {len(loud)}, two rows, w = [{', '.join(f'{w:g}' for w in WEIGHT)}], ε = {EPS:.0e}:".replace(
+        "-05", "-5"
+    )
     yield "| row | mean square | 1 / √(mean square + ε) | out |"
     yield f"""| {many(loud)} | {num(sum(loud**2))} / {len(loud)} = {num(mean)} | {factor:.5f} |
         {many(loud * factor * WEIGHT, 3)} |"""

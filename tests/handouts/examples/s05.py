@@ -18,7 +18,7 @@ def overflow() -> Iterator[str]:
     yield f"float32 ends at {largest:.1e}, and exp(89) is more than that.".replace("e+", "e")
     yield "out[n] = exp(x[n]) / (exp(x[0]) + exp(x[1]) + … + exp(x[N−1]))"
     yield "Terms far below the maximum become 0, rightly: exp(−104) is 0 in float32."
-    yield "An entry of −∞ means \"masked\": exp(−∞ − m) = exp(−∞) = 0 for any finite m."
+    yield 'An entry of −∞ means "masked": exp(−∞ − m) = exp(−∞) = 0 for any finite m.'
 
 
 def three_numbers() -> Iterator[str]:

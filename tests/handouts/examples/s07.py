@@ -48,7 +48,9 @@ def heads() -> Iterator[str]:
     yield f"four times for Llama 3, with {32} query heads over 8"
     heads, kv_heads = 6, 2
     group = heads // kv_heads
-    right, remainder = ([function(h) for h in range(heads)] for function in (lambda h: h // group, lambda h: h % kv_heads))
+    right, remainder = (
+        [function(h) for h in range(heads)] for function in (lambda h: h // group, lambda h: h % kv_heads)
+    )
     wrong = [h for h in range(heads) if right[h] != remainder[h]]
     agreeing = [h for h in range(32) if h // 4 == h % 8]
     divided = [h for h in range(32) if h // 4 == h // 8]
