@@ -40,7 +40,7 @@ def units(page: str) -> list[Unit]:
 
 
 def _units(lines: Iterable[str]) -> Iterator[Unit]:
-    section, unit, in_code = "", [], False
+    section, unit, in_code = "", list[str](), False
     for line in [*lines, ""]:
         fence = line.startswith("```")
         if unit and not in_code and (not line or fence or _NEW_UNIT.match(line)):

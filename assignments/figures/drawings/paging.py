@@ -214,8 +214,8 @@ def tiles_and_blocks() -> Figure:
         """
         A context of 40 tokens, walked in tiles of 32 keys: tile 0 has the keys 0 to 31, tile 1 the keys 32 to 39. With
         blocks of 8 tile 0 covers four blocks and tile 1 one; with blocks of 16 two and half of one, whose other 8
-        positions are unused; with blocks of 32 one and a quarter of one, with 24 unused. Tiles are a matter of the kernel, blocks of the cache; no thread needs them to agree,
-        since key j looks in entry j // block_size.
+        positions are unused; with blocks of 32 one and a quarter of one, with 24 unused. Tiles are a matter of the
+        kernel, blocks of the cache; no thread needs them to agree, since key j looks in entry j // block_size.
         """,
     )  # fmt: skip
     context, tile, unit, left = 40, 32, 10, 130

@@ -83,7 +83,8 @@ def rounding_table() -> Iterator[str]:
 def nan() -> Iterator[str]:
     one, other = 0x7F800001, 0x7FFFFFFF
     assert np.isnan(np.asarray([one, other], np.uint32).view(np.float32)).all()
-    assert math.isinf(value_of(one >> 16)) and value_of((other >> 16) + 1) == 0
+    assert math.isinf(value_of(one >> 16))
+    assert value_of((other >> 16) + 1) == 0
     yield f"{sized(one)} is one; its upper half alone, {sized(one >> 16)}, is infinity."
     yield f"And rounding {sized(other)} up gives {sized((other >> 16) + 1)}, which is −0."
     yield f"{sized(one)} → {sized(one >> 16)}; {sized(other)} → {sized((other >> 16) + 1)}"
@@ -125,7 +126,8 @@ def mistakes() -> Iterator[str]:
 
 def weights() -> Iterator[str]:
     yield f"2.5 GB for a Llama of 1.2 billion parameters, {2 * 70} GB for one of 70 billion."
-    yield "You read a model's weights from disk: the safetensors file format, parsed by hand, and the 16-bit number format"
+    yield """You read a model's weights from disk: the safetensors file format, parsed by hand, and the 16-bit
+        number format"""
 
 
 EXAMPLES = (range_and_digits, pi, rounding_table, nan, file, mistakes, weights)

@@ -40,11 +40,14 @@ def gates() -> Iterator[str]:
 
 def overflow() -> Iterator[str]:
     with np.errstate(over="ignore", invalid="ignore"):
-        assert np.isinf(np.exp(np.float32(88.73))) and not np.isinf(np.exp(np.float32(88.72)))
+        assert np.isinf(np.exp(np.float32(88.73)))
+        assert not np.isinf(np.exp(np.float32(88.72)))
         assert np.isnan(np.exp(np.float32(89)) / (1 + np.exp(np.float32(89))) * np.float32(89))
         low = np.float32(-89) / (1 + np.exp(np.float32(89)))
         sigmoid = np.exp(np.float32(89)) / (1 + np.exp(np.float32(89)))
-    assert low == 0 and np.signbit(low) and np.isnan(1 - sigmoid)
+    assert low == 0
+    assert np.signbit(low)
+    assert np.isnan(1 - sigmoid)
     written = f"{-silu(np.asarray(-89.0)):.45f}".partition(".")[2]
     zeros = len(written) - len(written.lstrip("0"))
     yield f"""
@@ -112,12 +115,14 @@ def mistakes() -> Iterator[str]:
     yield f"T·H = 257 elements, block 256: {-(-257 // 256)} blocks"
     yield f"3 rows of 85: elements {85} to {3 * 85 - 1} have no thread"
     threads = -(-2 * 300 // 256) * 256
-    yield f"the last block of 2 × 300 elements at block 256 has {threads} − {2 * 300} = {threads - 2 * 300} threads too many"
+    yield f"""the last block of 2 × 300 elements at block 256 has {threads} − {2 * 300} = {threads - 2 * 300}
+        threads too many"""
     total = 256 + 3
     nearest = float(ml_dtypes.bfloat16(total))
     cut = float((np.float32(total).view(np.uint32) >> 16).astype(np.uint16).view(ml_dtypes.bfloat16))
     assert total - cut == nearest - total
-    yield f"256 + 3 = {total} lies half-way between {cut:g} and {nearest:g}: to even gives {nearest:g}, cutting off {cut:g}"
+    yield f"""256 + 3 = {total} lies half-way between {cut:g} and {nearest:g}: to even gives {nearest:g}, cutting
+        off {cut:g}"""
 
 
 EXAMPLES = (launches, gates, overflow, gather, race, large_offsets, coalescing, mistakes)

@@ -86,7 +86,8 @@ def rounded_sum() -> Iterator[str]:
     total = ml_dtypes.bfloat16(0)
     for _ in range(600):
         total = ml_dtypes.bfloat16(float(total) + 1)
-    yield f"adding 600 ones in bf16 gives {float(total):g}, since 256 + 1 rounds back to {float(ml_dtypes.bfloat16(257)):g}."
+    yield f"""adding 600 ones in bf16 gives {float(total):g}, since 256 + 1 rounds back to
+        {float(ml_dtypes.bfloat16(257)):g}."""
 
 
 def norms() -> Iterator[str]:
@@ -104,7 +105,11 @@ def mistakes() -> Iterator[str]:
     yield f"""block 180: {full} full warps are {full * 32} threads; √(180 / {full * 32}) =
         {math.sqrt(180 / (full * 32)):.4f}."""
     yield f"H = 33, block 32: element {33 // 32 * 32} is skipped"
-    yield "distances 48, 24, 12, 6, 3, 1: at 3 → 1 slot 2 is lost"
+    distances = [48]
+    while distances[-1] > 1:
+        distances.append(distances[-1] // 2)
+    assert 3 // 2 * 2 == 2  # of three slots, 0 to 2, the last level adds two
+    yield f"distances {many(distances)}: at 3 → 1 slot 2 is lost"
     yield "half = 4: threads 4 to 7 go on and wait at another barrier"
     yield f"H = 33, block 128: slots 33 to {128 - 1}"
     yield f"256 floats are {num(256 * 4)} bytes"

@@ -19,8 +19,8 @@ SCALED = RATIOS * FREQUENCIES
 def rotation() -> Iterator[str]:
     theta, head, half = 10_000, np.asarray([1.0, 2, 3, 4]), 2
     f = theta ** (-2 * np.arange(half) / len(head))
-    yield f"""By hand: D = {len(head)}, θ = {num(theta)}, head [{many(head)}], position 1. The pairs are (1, 3) and (2, 4),
-        f = [{f[0]:g}, {f[1]:g}]:"""
+    yield f"""By hand: D = {len(head)}, θ = {num(theta)}, head [{many(head)}], position 1. The pairs are (1, 3) and
+        (2, 4), f = [{f[0]:g}, {f[1]:g}]:"""
     yield "| pair | angle | cos | sin | first' | second' |"
     result = np.empty(4)
     for i, (digits, fine) in enumerate(((4, 4), (5, 7))):
@@ -63,7 +63,7 @@ def bands() -> Iterator[str]:
 
 def base() -> Iterator[str]:
     yield "θ is the config's `rope_theta` (500,000 in Llama 3). Pair 0 turns by 1 radian per position"
-    yield f"second' = second · cos(p · f[i]) + first · sin(p · f[i]) f[i] = θ^(−2i / D), i = 0 … D/2 − 1"
+    yield "second' = second · cos(p · f[i]) + first · sin(p · f[i]) f[i] = θ^(−2i / D), i = 0 … D/2 − 1"
     yield "A *head* is a vector of D numbers (D = 64 in Llama 3.2 1B). RoPE splits it into D/2 pairs"
     yield "pair i is elements **i and i + D/2**, called half-split. Other code bases pair neighbours, 2i and 2i + 1."
 
@@ -78,7 +78,8 @@ def places() -> Iterator[str]:
     """
     yield f"![Pairs of a head of eight: half-split {', '.join(map(str, pairs))}, and the wrong, adjacent ones]"
     yield "q and k have different numbers of heads (Hq = 32 and Hkv = 8, for example)"
-    yield f"for D = {2 * half}, thread {half} needs element {half - half} for its own `vector[{half}] = …`, and thread 0"
+    yield f"""for D = {2 * half}, thread {half} needs element {half - half} for its own `vector[{half}] = …`, and
+        thread 0"""
     yield "number them 0, 1, 2, …; pair number n"
     yield "The tables `cos` and `sin` are [length, D/2] float32: row p for position p"
     yield "The work of one token is (Hq + Hkv) · D/2 rotations"

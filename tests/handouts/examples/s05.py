@@ -14,7 +14,8 @@ VOCABULARY = 128_256
 def overflow() -> Iterator[str]:
     largest = float(np.finfo(np.float32).max)
     assert math.exp(89) > largest
-    assert np.exp(np.float32(-104)) == 0 and np.exp(np.float32(-103)) > 0
+    assert np.exp(np.float32(-104)) == 0
+    assert np.exp(np.float32(-103)) > 0
     yield f"float32 ends at {largest:.1e}, and exp(89) is more than that.".replace("e+", "e")
     yield "out[n] = exp(x[n]) / (exp(x[0]) + exp(x[1]) + … + exp(x[N−1]))"
     yield "Terms far below the maximum become 0, rightly: exp(−104) is 0 in float32."
@@ -48,7 +49,8 @@ def three_sweeps() -> Iterator[str]:
         exp(x − {num(max(maxima))}): {", ".join(pairs)}; the block adds these up to {terms.sum():.4f}. Sweep 3: each
         thread writes its quotients: {", ".join(short(term / terms.sum()) for term in terms)}.
     """
-    yield f"![A row of six in three sweeps: maximum {num(max(maxima))}, sum of exponentials {terms.sum():.4f}, quotients]"
+    yield f"""![A row of six in three sweeps: maximum {num(max(maxima))}, sum of exponentials {terms.sum():.4f},
+        quotients]"""
 
 
 def short(value: float) -> str:
@@ -59,10 +61,12 @@ def short(value: float) -> str:
 def vocabulary() -> Iterator[str]:
     shared = 48 * 1024
     assert 4 * VOCABULARY // shared == 10
-    yield f"A row of {num(VOCABULARY)} float32 is {num(4 * VOCABULARY)} bytes, ten times what a block gets as shared memory."
+    yield f"""A row of {num(VOCABULARY)} float32 is {num(4 * VOCABULARY)} bytes, ten times what a block gets as
+        shared memory."""
     yield f"over the whole vocabulary ({num(VOCABULARY)} numbers in Llama 3)"
     yield "sweep 3 may compute the exponentials again or read back what sweep 2 stored in `out`."
-    yield "A thread without any column (N = 1, thread 1) must hand in a value that changes nothing: −∞ for a maximum, 0 for"
+    yield """A thread without any column (N = 1, thread 1) must hand in a value that changes nothing: −∞ for a
+        maximum, 0 for"""
     yield f"`ALL_LANES` | 0x{(1 << 32) - 1:x}, the mask of a shuffle"
     yield "the sum of the 32 lanes' values"
     yield "the largest of the 32 lanes' values"

@@ -26,8 +26,8 @@ def product() -> Iterator[str]:
     yield f"By hand, M = {m}, K = {k}, N = {n}:"
     lines = [[*map(" ".join, ((str(v) for v in row) for row in rows))] for rows in (X.tolist(), W.tolist())]
     outs = [" ".join(f"{value:>2}" for value in row) for row in OUT]
-    yield f"""``` x = {lines[0][0]} w = {lines[1][0]} out = {outs[0]} {lines[0][1]} {lines[1][1]} {outs[1]} {lines[1][2]}
-        {lines[1][3]} ```"""
+    yield f"""``` x = {lines[0][0]} w = {lines[1][0]} out = {outs[0]} {lines[0][1]} {lines[1][1]} {outs[1]}
+        {lines[1][2]} {lines[1][3]} ```"""
     terms = " + ".join(f"{a}·{b}" for a, b in zip(X[1], W[2], strict=True))
     column, row, block = 2, 1, 2
     yield f"""
@@ -45,30 +45,33 @@ def requested() -> Iterator[str]:
     limit = M * N * K // 2
     assert loads(8) + STORES > limit >= loads(tile) + STORES
     yield f"""
-        The figure in words: out is {M} × {N}, K = {K}, tiles of {tile}. The block of the green tile needs {tile} rows of
-        x (blue) and {tile} rows of w (violet). It walks along K in {K // tile} steps; in each step it holds a {tile} ×
-        {tile} piece of both in shared memory (orange). Its loads, with those of all other blocks, request
-        {num(loads(tile))} bytes in place of {num(NAIVE)}; the stores to out add {num(STORES)}. The check allows M·N·K /
-        2 = {num(limit)} for both together, so tiles of 8 ({num(loads(8))} for the loads alone) just miss it.
+        The figure in words: out is {M} × {N}, K = {K}, tiles of {tile}. The block of the green tile needs {tile}
+        rows of x (blue) and {tile} rows of w (violet). It walks along K in {K // tile} steps; in each step it holds
+        a {tile} × {tile} piece of both in shared memory (orange). Its loads, with those of all other blocks,
+        request {num(loads(tile))} bytes in place of {num(NAIVE)}; the stores to out add {num(STORES)}. The check
+        allows M·N·K / 2 = {num(limit)} for both together, so tiles of 8 ({num(loads(8))} for the loads alone) just
+        miss it.
     """
     yield f"""{M}, {N}, {K}: {num(loads(8) + STORES)} bytes for tiles of 8, {num(loads(tile) + STORES)} for tiles of
         {tile}, {num(limit)} allowed"""
-    yield f"![One {tile} × {tile} tile of out needs {tile} rows of x and {tile} rows of w, walked through in steps of {tile}]"
+    yield f"""![One {tile} × {tile} tile of out needs {tile} rows of x and {tile} rows of w, walked through in steps
+        of {tile}]"""
 
 
 def banks() -> Iterator[str]:
     conflicts, spread = (len({width * x % 32 for x in range(16)}) for width in (16, 17))
     yield f"""
         Shared memory is spread over 32 *banks*; consecutive 4-byte words lie in consecutive banks. In one step each
-        bank serves a single word to a warp (any number of lanes may share it), so lanes that want different words of
-        one bank wait for each other: a *bank conflict*. With `float tile[16][16]`, lane x reading `tile[x][k]` wants
-        word 16·x + k, which for 16 lanes means only {conflicts} of the 32 banks. With a row of 17, `tile[16][17]`, the
-        words 17·x + k fall into {spread} different banks. The result is the same, only faster. `make profile STAGE=6` counts both
+        bank serves a single word to a warp (any number of lanes may share it), so lanes that want different words
+        of one bank wait for each other: a *bank conflict*. With `float tile[16][16]`, lane x reading `tile[x][k]`
+        wants word 16·x + k, which for 16 lanes means only {conflicts} of the 32 banks. With a row of 17,
+        `tile[16][17]`, the words 17·x + k fall into {spread} different banks. The result is the same, only faster.
+        `make profile STAGE=6` counts both
     """
 
 
 def columns() -> Iterator[str]:
-    assert (np.arange(1, 7).reshape(2, 3).T == np.arange(1, 7).reshape(3, 2, order="F")).all()
+    assert (np.arange(1, 7).reshape(3, 2, order="F") == np.arange(1, 7).reshape(2, 3).T).all()
     yield """
         The figure in words: the six numbers 1 2 3 4 5 6 are, by rows, the 2 × 3 matrix with rows 1 2 3 and 4 5 6; by
         columns with ld = 3 they are the 3 × 2 matrix with those as columns.
@@ -102,7 +105,8 @@ def cublas() -> Iterator[str]:
         its second operand must be xᵀ, {k} × {rows}. The numbers of x, read by columns with ld = {k}, are just that:
         `OP_N`, ldb = {k}.
     """
-    yield f"""cublas.gemm_ex(cublas.OP_T, cublas.OP_N, {outputs}, {rows}, {k}, 1.0, w, {k}, x, {k}, 0.0, out, {outputs})"""
+    yield f"""cublas.gemm_ex(cublas.OP_T, cublas.OP_N, {outputs}, {rows}, {k}, 1.0, w, {k}, x, {k}, 0.0,
+        out, {outputs})"""
     yield "With beta = 0, c is not read."
 
 

@@ -60,8 +60,8 @@ def heads() -> Iterator[str]:
         wrong for heads {many(wrong, between=" and ")}, right for the others only because the numbers are small. For 32
         heads over 8 the remainder is right for heads {many(agreeing[:3])} and {agreeing[3]} alone.
     """
-    yield f"""32/8: the remainder is right for heads {many(agreeing)}; h / 8 only for {divided[0]} to {divided[-1]}; right is
-        h / {32 // 8}"""
+    yield f"""32/8: the remainder is right for heads {many(agreeing)}; h / 8 only for {divided[0]} to {divided[-1]};
+        right is h / {32 // 8}"""
     yield "![Six query heads over two key/value heads: heads 0, 1, 2 read head 0 and heads 3, 4, 5 head 1]"
     yield "`scale` is a number that the caller passes (1 / √D in Llama)."
     yield "the first `group` query heads share head 0, the next `group` share head 1, and so on."
@@ -74,7 +74,8 @@ def mask() -> Iterator[str]:
         The second figure in words: L = {queries}, S = {keys}. Query 0 sees keys 0–{last[0]}, query 1 keys 0–{last[1]},
         query 2 keys 0–{last[2]}. Aligned at the top left, query 0 would see key 0 only
     """
-    yield f"""![Three queries over eight keys: query 0 sees keys 0 to {last[0]}, query 1 keys 0 to {last[1]}, query 2 all;"""
+    yield f"""![Three queries over eight keys: query 0 sees keys 0 to {last[0]}, query 1 keys 0 to {last[1]},
+        query 2 all;"""
     yield f"L = 1, S = 5: the one query must see {5 - 1 + 0 + 1} keys"
     none = [i for i in range(5) if 2 - 5 + i < 0]
     yield f"L = 5, S = 2: queries {many(none)} see nothing; write zeros"

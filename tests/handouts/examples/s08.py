@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import numpy as np
 from given.config import LlamaConfig
 
-from grader.oracle.references import TINY
 from grader.oracle.operations import rope_frequencies
+from grader.oracle.references import TINY
 from tests.handouts.formats import num
 
 CONFIG = LlamaConfig.from_folder(str(TINY / "model"))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from given.config import LlamaConfig
 
-from tests.handouts.examples.s07 import KEYS, Q, SCALE, VALUES, attend, short, squares
+from tests.handouts.examples.s07 import KEYS, SCALE, VALUES, Q, attend, short, squares
 from tests.handouts.examples.s08 import CONFIG
 from tests.handouts.formats import many, num
 
@@ -51,9 +51,10 @@ def memory() -> Iterator[str]:
 def decode() -> Iterator[str]:
     scores, p, out = attend(Q[1], KEYS, VALUES)
     yield f"""
-        By hand, the example of stage 7: keys {", ".join(squares(KEYS))} and values {", ".join(squares(VALUES))} lie in
-        a slot, the last of each written just now, context_lens = {len(KEYS)}. The query {squares(Q)[1]} with scale
-        {SCALE:.5f} has scores {short(scores)}, p = {short(p)} and output {short(out)}: row 1 of that table, which was computed there together with row 0.
+        By hand, the example of stage 7: keys {", ".join(squares(KEYS))} and values {", ".join(squares(VALUES))} lie
+        in a slot, the last of each written just now, context_lens = {len(KEYS)}. The query {squares(Q)[1]} with
+        scale {SCALE:.5f} has scores {short(scores)}, p = {short(p)} and output {short(out)}: row 1 of that table,
+        which was computed there together with row 0.
     """
     yield "Attention then has L = 1 query over S = n + 1 keys"
     yield "| position, for rope | n | the first token has position 0 |"
@@ -93,8 +94,8 @@ def slot_mapping() -> Iterator[str]:
         `RequestTooLong`, and lengths stay {many(h + c for h, c in zip(held, counts, strict=True))}.
     """
     assert held[0] + counts[0] + 2 > LENGTH
-    yield """if −1 were taken for row 0, then with slot_mapping = 0, −1 thread 5 of block 0 and thread 5 of block 1 would
-        both store `key_cache[5]`."""
+    yield """if −1 were taken for row 0, then with slot_mapping = 0, −1 thread 5 of block 0 and thread 5 of block 1
+        would both store `key_cache[5]`."""
     yield "A row number of −1 means: do not store this token."
 
 

@@ -36,18 +36,19 @@ def pipeline() -> Iterator[str]:
     yield f"| after temperature | {cells(HEATED)} |"
     yield f"| after top-k {TOP_K} | {cells(KEPT)} |"
     yield f"| after top-p {TOP_P} | {cells(FINAL)} |"
-    yield f"""![Six logits: probabilities after temperature {num(TEMPERATURE)}, after top-k {TOP_K}, after top-p {TOP_P}, and
-        a draw at 0.6]"""
+    yield f"""![Six logits: probabilities after temperature {num(TEMPERATURE)}, after top-k {TOP_K}, after top-p
+        {TOP_P}, and a draw at 0.6]"""
 
 
 def top_p() -> Iterator[str]:
     left = RANKING[:TOP_K]
     sums = list(accumulate(KEPT[left]))
     plain = list(accumulate(HEATED[left]))
-    too_few, enough = (count for count in range(1, TOP_K) if sums[count - 1] < TOP_P <= sums[count]), 0
+    too_few, _enough = (count for count in range(1, TOP_K) if sums[count - 1] < TOP_P <= sums[count]), 0
     count = next(too_few)
     words = {2: "Two", 3: "three"}
-    assert sum(total < TOP_P for total in plain) == 3 and plain[3] >= TOP_P
+    assert sum(total < TOP_P for total in plain) == 3
+    assert plain[3] >= TOP_P
     yield f"""
         Sorted, the four that top-k leaves are the ids {many(left)}, with running sums {many(sums[:3], 4)},
         {num(sums[3])}. {words[count]} tokens have too little, {words[count + 1]} have {sums[count]:.4f} ≥ {TOP_P}.
@@ -120,7 +121,8 @@ def text() -> Iterator[str]:
 
 def costs() -> Iterator[str]:
     yield f"{num(1000)} tokens decode {num(sum(range(1, 1001)))}."
-    yield f"For a vocabulary of {num(VOCABULARY)} a full sort takes milliseconds, which at hundreds of tokens a second is"
+    yield f"""For a vocabulary of {num(VOCABULARY)} a full sort takes milliseconds, which at hundreds of tokens a
+        second is"""
     yield "with k = 40 there is no need to sort"
 
 

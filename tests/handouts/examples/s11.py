@@ -15,23 +15,21 @@ HEADS, KV_HEADS, HEAD_DIM, KEYS = 32, 8, 64, 1000
 
 
 class Step:
-    """One tile: the state before, and what the tile makes of it."""
+    """One tile: what it brings, and the state (maximum, sum of exponentials, weighted sum) after it."""
 
-    def __init__(self, tile: int, m: float, l: float, o: float) -> None:
-        self.tile, self.before = tile, (m, l, o)
+    def __init__(self, tile: int, m: float, total: float, o: float) -> None:
         self.scores, self.values = (array[tile * TILE :][:TILE] for array in (SCORES, VALUES))
         self.m = max(m, self.scores.max())
         self.factor = math.exp(m - self.m)
         self.p = np.exp(self.scores - self.m)
         self.l_added, self.o_added = float(self.p.sum()), float(self.p @ self.values)
-        self.l, self.o = l * self.factor + self.l_added, o * self.factor + self.o_added
+        self.l, self.o = total * self.factor + self.l_added, o * self.factor + self.o_added
 
 
 def steps() -> list[Step]:
-    found, state = [], (-math.inf, 0.0, 0.0)
-    for tile in range(len(SCORES) // TILE):
-        found.append(Step(tile, *state))
-        state = (found[-1].m, found[-1].l, found[-1].o)
+    found = [Step(0, -math.inf, 0.0, 0.0)]
+    for tile in range(1, len(SCORES) // TILE):
+        found.append(Step(tile, found[-1].m, found[-1].l, found[-1].o))
     return found
 
 
@@ -50,7 +48,8 @@ def three_tiles() -> Iterator[str]:
     yield f"""| 2 | {many(c.scores)} | {c.m:g} | exp({num(b.m - c.m)}) = {c.factor:.4f} | {short(c.p)} |
         {b.l:.4f}·{c.factor:.4f} + {c.l_added:.4f} = {c.l:.4f} | {b.o:.4f}·{c.factor:.4f} + {c.o_added:.4f} =
         {c.o:.4f} |"""
-    yield f"![Three tiles: l and o after each, and the rescaling by exp({b.m:g} − {c.m:g}) when tile 2 has a larger maximum]"
+    yield f"""![Three tiles: l and o after each, and the rescaling by exp({b.m:g} − {c.m:g}) when tile 2 has a
+        larger maximum]"""
 
 
 def wrong_programs() -> Iterator[str]:
@@ -78,7 +77,8 @@ def merging() -> Iterator[str]:
     """
     yield "As long as no tile brings a larger maximum the factor is exp(0) = 1 and nothing changes. The first tile has"
     yield "factor exp(−∞ − m_new) = 0, which is what one wants"
-    yield "m = −∞ the largest score so far l = 0 the sum of exp(score − m) so far o = 0 the sum of exp(score − m) · v so far"
+    yield """m = −∞ the largest score so far l = 0 the sum of exp(score − m) so far o = 0 the sum of exp(score − m)
+        · v so far"""
 
 
 def score_row() -> Iterator[str]:
@@ -109,7 +109,10 @@ def tiles() -> Iterator[str]:
         barriers. Block {queries // tile} has only the queries {many(last_block, between=" and ")}, and the last tile
         only three keys.
     """
-    assert keys % tile == 3 and seen[-1] % tile == 0 and seen[0] < 2 * tile - 1 and seen[0] >= tile - 1
+    assert keys % tile == 3
+    assert seen[-1] % tile == 0
+    assert seen[0] < 2 * tile - 1
+    assert seen[0] >= tile - 1
     yield "query i sees the keys j ≤ S − L + i."
 
 
@@ -152,7 +155,8 @@ def races() -> Iterator[str]:
     yield "A query that has seen no key yet is in the state (−∞, 0, 0)."
     yield "a query that sees no key at all (L > S), whose output is 0, not 0/0;"
     yield "And p = 0 does not protect: 0 · NaN is NaN."
-    assert 128 // HEAD_DIM == 2 and (8 * 2) % 16 == 0
+    assert 128 // HEAD_DIM == 2
+    assert (8 * 2) % 16 == 0
     yield f"(D = {HEAD_DIM} and 128 threads: two groups)"
     yield "Rows begin at multiples of 16 bytes, since D is a multiple of 8: a thread may read eight bf16"
     yield "so `__uint_as_float(bits << 16)` converts it."

@@ -64,7 +64,8 @@ def packed_attention() -> Iterator[str]:
     """
     yield f"the example: row 2 gives {wrong:.4f} or {alone:g}"
     yield "s[j] = scale · (q[i, h] · k[j, g]) for the keys j = 0 … S_b − L_b + i of sequence b"
-    yield "`cu_seqlens` has B + 1 numbers, begins with 0, and sequence b owns the rows cu_seqlens[b] … cu_seqlens[b + 1] − 1."
+    yield """`cu_seqlens` has B + 1 numbers, begins with 0, and sequence b owns the rows cu_seqlens[b] …
+        cu_seqlens[b + 1] − 1."""
 
 
 def packing() -> Iterator[str]:
@@ -75,7 +76,8 @@ def packing() -> Iterator[str]:
         The figure in words: prompts of {many(prompts[:3])} and {prompts[3]} tokens. Padded, they are {len(prompts)} ·
         {max(prompts)} = {padded} rows, half of them padding. Packed, they are {sum(prompts)} rows.
     """
-    yield f"""![Four prompts of {many(prompts[:3])} and {prompts[3]} tokens: {padded} rows padded, {sum(prompts)} packed]"""
+    yield f"""![Four prompts of {many(prompts[:3])} and {prompts[3]} tokens: {padded} rows padded,
+        {sum(prompts)} packed]"""
 
 
 def integers() -> Iterator[str]:
@@ -92,7 +94,8 @@ def integers() -> Iterator[str]:
         wanted are the last of each prompt: {many(last)}.
     """
     assert starts[2] == 4
-    yield f"""![Prompts of {lengths[0]}, {lengths[1]} and {lengths[2]} tokens: cu_seqlens {many(starts, between=" ")},"""
+    yield f"""![Prompts of {lengths[0]}, {lengths[1]} and {lengths[2]} tokens: cu_seqlens
+        {many(starts, between=" ")},"""
     names = [f"{name}{i}" for name, length in zip("ABC", lengths, strict=True) for i in range(length)]
     yield f"| ids | T | {' '.join(names)} |"
     yield f"| positions | T | {' '.join(joined)} |"
@@ -133,7 +136,8 @@ def blocks() -> Iterator[str]:
     yield f"""block 1 has one query, row {tile}. If it stored its whole tile, rows {tile} to {2 * tile - 1}, its threads
         would write `out` of row {starts[1]} as those of block {first[1]} do"""
     yield f"{many(lengths)} in tiles of {tile}: {-(-sum(lengths) // tile)} blocks for {sum(tiles)} tiles"
-    yield f"with 256 short prompts that is more than the attention itself. Let it be cheap: a search by halving needs {(256).bit_length() - 1} steps."
+    yield f"""with 256 short prompts that is more than the attention itself. Let it be cheap: a search by halving
+        needs {(256).bit_length() - 1} steps."""
 
 
 def every_sequence_has_its_blocks() -> Iterator[str]:

@@ -30,7 +30,7 @@ def trace() -> Trace:
 def continuous() -> list[list[str]]:
     """Who gets a token in each step when requests are admitted as they came."""
     left = dict(zip("ABCDEFGHI", ANSWERS, strict=True))
-    waiting, running, steps = list(left), [], []
+    waiting, running, steps = list(left), list[str](), list[list[str]]()
     while waiting or running:
         while waiting and len(running) < SLOTS:
             running.append(waiting.pop(0))
@@ -71,7 +71,8 @@ def orders() -> Iterator[str]:
     allowed = allowed_decode_steps(trace(), SLOTS)
     rest = sorted(ANSWERS, reverse=True)
     assert allowed == math.floor(1.05 * worst)
-    yield f"| first come first | {counted[0]} | the figure: {len(continuous())} steps, of which the first has no decode |"
+    yield f"""| first come first | {counted[0]} | the figure: {len(continuous())} steps, of which the first has no
+        decode |"""
     yield f"| shortest first | {counted[1]} | |"
     yield f"| longest first | {counted[2]} | |"
     yield f"| longest last | {last} | {many(rest[1:])} in three slots, then {rest[0]} nearly alone |"
@@ -101,7 +102,8 @@ def budget() -> Iterator[str]:
     first = running + prompts[0] + prompts[1]
     second = (running + 2) + prompts[2]
     third = (running + 3) + prompts[3]
-    assert first <= limit < first + prompts[3] and second > limit
+    assert first <= limit < first + prompts[3]
+    assert second > limit
     yield f"""
         The figure in words: the budget is {limit}. Three requests run, and prompts of {many(prompts[:3])} and
         {prompts[3]} tokens wait; slots are free. Step 1: {running} + {prompts[0]} + {prompts[1]} = {first}; the prompt
@@ -111,8 +113,8 @@ def budget() -> Iterator[str]:
         second prompt beyond the budget. An engine that admitted it in step 1 in place of the {prompts[1]}, say, would
         be allowed to
     """
-    yield f"""![Four steps under a budget of {limit}: {running} decodes and prompts of {prompts[0]} and {prompts[1]}; then
-        the prompt of {prompts[2]} alone]"""
+    yield f"""![Four steps under a budget of {limit}: {running} decodes and prompts of {prompts[0]} and
+        {prompts[1]}; then the prompt of {prompts[2]} alone]"""
     yield f"{running} + {prompts[0]} + {prompts[1]} + {prompts[3]} = {first + prompts[3]}"
     yield f"A prompt of {num(4000)} tokens in a step makes all running requests wait for it."
 

@@ -30,7 +30,8 @@ def slots_and_blocks() -> Iterator[str]:
         {100 * sum(LENGTHS) / POSITIONS:.0f} %. Now only the *last* block of each request has empty positions,
         {BLOCK - 1} at the most.
     """
-    yield f"![The same {POSITIONS} positions: four slots of {LONGEST} hold {count} requests, sixteen blocks of {BLOCK} hold nine]"
+    yield f"""![The same {POSITIONS} positions: four slots of {LONGEST} hold {count} requests, sixteen blocks of
+        {BLOCK} hold nine]"""
 
 
 def requests_at_once() -> Iterator[str]:
@@ -77,8 +78,8 @@ def tables() -> Iterator[str]:
         {block} · {SIZE} + {offset} = {mapped[0]}. `slot_mapping(0, {position})` gives the rows of positions 6, 7 and 8:
         {many(mapped)}.
     """
-    yield f"""![A pool of 8 blocks of {SIZE} rows, three sequences with their tables; position {position} of sequence 0 is
-        row {mapped[0]}]"""
+    yield f"""![A pool of 8 blocks of {SIZE} rows, three sequences with their tables; position {position} of
+        sequence 0 is row {mapped[0]}]"""
     table, rows = [7, 1, 4], {}
     for p in (0, 15, 16, 31, 32, 34):
         rows[p] = row_of(table, p, BLOCK)
@@ -115,7 +116,8 @@ def calls() -> Iterator[str]:
     yield f"| `append(0)` | | {state(0)} | | {free()} |"
     lengths[1] = 8
     yield f"| `allocate(1, 8)` | | {state(0)} | {state(1)} | {free()} |"
-    assert lengths[1] % size == 0 and free() == 0
+    assert lengths[1] % size == 0
+    assert free() == 0
     yield f"| `append(1)` | `OutOfBlocks` | {state(0)} | {state(1)} | {free()} |"
     del lengths[0]
     yield f"| `free(0)` | | unknown | {state(1)} | {free()} |"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.handouts.examples.s07 import KEYS, Q, SCALE, VALUES, attend, short, squares
+from tests.handouts.examples.s07 import KEYS, SCALE, VALUES, Q, attend, short, squares
 from tests.handouts.examples.s14 import cdiv, row_of
 from tests.handouts.formats import many, num
 

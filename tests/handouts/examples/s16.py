@@ -7,6 +7,7 @@ from grader import KIT
 from tests.handouts.examples.s08 import CONFIG
 from tests.handouts.examples.s14 import TABLES, TOKENS, cdiv, row_of
 from tests.handouts.formats import many, num
+from tests.handouts.pages import squeezed
 
 TOKEN_1B, TOKEN_TINY = 2 * 16 * 8 * 64 * 2, 2 * CONFIG.num_layers * CONFIG.num_kv_heads * CONFIG.head_dim * 2
 GIB = 2**30
@@ -14,7 +15,7 @@ GIB = 2**30
 
 def measured(pattern: str) -> list[float]:
     """The numbers in the one place of the kit's README that a pattern finds."""
-    (found,) = re.findall(pattern, " ".join((KIT / "README.md").read_text().split()))
+    (found,) = re.findall(pattern, squeezed((KIT / "README.md").read_text()))
     return [float(number.replace(",", "")) for number in (found if isinstance(found, tuple) else (found,))]
 
 
@@ -22,7 +23,8 @@ def at_once() -> Iterator[str]:
     longest, held, size = 2048, 400, 16
     blocks = 4 * GIB // (size * TOKEN_1B)
     slots = 4 * GIB // (longest * TOKEN_1B)
-    yield f"On Llama 3.2 1B, with 4 GiB for keys and values, contexts of up to {num(longest)} tokens and requests that hold {held}"
+    yield f"""On Llama 3.2 1B, with 4 GiB for keys and values, contexts of up to {num(longest)} tokens and requests
+        that hold {held}"""
     yield f"| slots of {num(longest)} positions | 4 GiB / ({num(longest)} · {TOKEN_1B // 1024} KiB) | {slots} |"
     yield f"""| blocks of {size} | {num(blocks)} blocks of {size * TOKEN_1B // 1024} KiB, {cdiv(held, size)} for each |
         {blocks // cdiv(held, size)} |"""
@@ -102,30 +104,46 @@ class Playing:
         return ended
 
 
+def table_row(play: Playing, step: int, preempted: list[str], decoded: list[str], prefilled: list[str]) -> str:
+    """The row of a step that was just played; those that have ended then leave."""
+    columns = [f"{n}, {cdiv(n, play.size)}" if n else "–" for n in play.stored.values()]
+    if step == 1:
+        columns = [f"{column} blocks" for column in columns]
+    free, given = play.free(), " ".join(f"{name.lower()}{play.given(name) - 1}" for name in sorted(play.running))
+    ended = play.end()
+    work = [f"preempt {name}" for name in preempted]
+    work += [f"decode {', '.join(decoded)}{', which ends' if ended else ''}"] if decoded else []
+    work += [f"prefill {', '.join(prefilled)}"] if prefilled else []
+    over = f" over {play.stored['B']} tokens" if prefilled and step > 1 else ""
+    waiting = " ".join(play.waiting)
+    if preempted:
+        waiting = f"B with {play.prompts['B']} + {play.given('B')} = {play.tokens['B']} tokens"
+    cells = [str(step), "; ".join(work) + over, *columns, str(free), given, waiting]
+    return squeezed(f"| {' | '.join(cells)} |")
+
+
 def preemption() -> Iterator[str]:
     play = Playing({"A": 6, "B": 5})
-    yield f"""The figure in words: {play.pool} blocks of {play.size} rows. A has a prompt of {play.tokens["A"]} tokens, B of
-        {play.tokens["B"]}, each is to get {play.wanted}."""
+    yield f"""The figure in words: {play.pool} blocks of {play.size} rows. A has a prompt of {play.tokens["A"]}
+        tokens, B of {play.tokens["B"]}, each is to get {play.wanted}."""
+    out = back = free = given = 0
     for step in range(1, 11):
         preempted, decoded, prefilled = play.step()
-        columns = [f"{n}, {cdiv(n, play.size)}" if n else "–" for n in play.stored.values()]
-        if step == 1:
-            columns = [f"{column} blocks" for column in columns]
-        free, given = play.free(), " ".join(f"{name.lower()}{play.given(name) - 1}" for name in sorted(play.running))
-        ended = play.end()
-        work = [f"preempt {name}" for name in preempted]
-        work += [f"decode {', '.join(decoded)}{', which ends' if ended else ''}"] if decoded else []
-        work += [f"prefill {', '.join(prefilled)}"] if prefilled else []
-        pass_ = "; ".join(work) + (f" over {play.stored['B']} tokens" if prefilled and step > 1 else "")
-        waiting = " ".join(play.waiting)
         if preempted:
-            waiting = f"B with {play.prompts['B']} + {play.given('B')} = {play.tokens['B']} tokens"
-        yield f"| {step} | {pass_} | {columns[0]} | {columns[1]} | {free} | {given} | {waiting + ' ' if waiting else ''}|"
-    assert not play.running and not play.waiting
-    yield "Why does B not come back in step 5 or 6, with 2 blocks free? It needs 3. And in step 8 it gets b4, not b3 once more."
-    yield """![Two requests in five blocks of four: B is preempted in step 5, waits with 9 tokens, is prefilled over them in
-        step 8]"""
-    yield "the figure: prefill over 9, gives b4"
+            out, free = step, play.free()
+        if prefilled:
+            back, given = step, play.given("B") - 1
+        yield table_row(play, step, preempted, decoded, prefilled)
+    assert not play.running
+    assert not play.waiting
+    tokens = play.prompts["B"] + given
+    needed = cdiv(tokens, play.size)
+    assert free < needed
+    yield f"""Why does B not come back in step {out} or {out + 1}, with {free} blocks free? It needs {needed}. And in
+        step {back} it gets b{given}, not b{given - 1} once more."""
+    yield f"""![Two requests in five blocks of four: B is preempted in step {out}, waits with {tokens} tokens, is
+        prefilled over them in step {back}]"""
+    yield f"the figure: prefill over {tokens}, gives b{given}"
 
 
 def headroom() -> Iterator[str]:
@@ -194,7 +212,8 @@ def counted_bytes() -> Iterator[str]:
     yield f"| at context 512 | {num(late)}; it grew by {num(grown)} |"
     yield f"""| writes may grow by | {num(grown / 4)}. An engine that gathers keys and values before attention writes
         {num(grown)} more |"""
-    yield f"| reads may grow by | 1.1 · {heads} · {num(grown)} = {num(int(1.1 * heads * grown))}: each key and value once"
+    yield f"""| reads may grow by | 1.1 · {heads} · {num(grown)} = {num(int(1.1 * heads * grown))}: each key and
+        value once"""
     yield f"""| reads altogether at context 64 | 1.1 · ({num(weights)} + {heads} · {num(early)}) =
         {num(int(1.1 * (weights + heads * early)))}. An engine"""
 
