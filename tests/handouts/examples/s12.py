@@ -131,7 +131,7 @@ def blocks() -> Iterator[str]:
     yield f"""
         Let sequence b begin at block cu_seqlens_q[b] / tile + b, in whole numbers. That leaves each sequence at least
         as many blocks as it has tiles, and the last one ends within the grid. In the example, with cu_seqlens_q =
-        {many(starts)}, the first blocks are {many(first[:2])} and {first[2]}.
+        {many(starts)}, the first blocks are {many(first[:2])} and {first[2]};
     """
     yield f"""block 1 has one query, row {tile}. If it stored its whole tile, rows {tile} to {2 * tile - 1}, its threads
         would write `out` of row {starts[1]} as those of block {first[1]} do"""
@@ -149,7 +149,7 @@ def every_sequence_has_its_blocks() -> Iterator[str]:
         grid = -(-sum(lengths) // tile) + len(lengths)
         first = [*first_blocks(lengths, tile), grid]
         assert all(b + -(-length // tile) <= after for b, length, after in zip(first, lengths, first[1:], strict=False))
-    yield "The sequence of a block is the last whose first block is not behind it"
+    yield "a block belongs to the last sequence whose first block is not behind it."
 
 
 def mistakes() -> Iterator[str]:
