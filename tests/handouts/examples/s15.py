@@ -23,7 +23,7 @@ def three_keys() -> Iterator[str]:
     yield f"""
         The query {squares(Q)[1]} with scale {SCALE:.5f} has scores {short(scores)}, p = {short(p)} and output
         {short(out)}, as in stages 7 and 9. Row {row_of(table, context, size)}, the other one of block {table[1]}, was
-        never written. It is NaN, and nobody may look. A second sequence may have block {table[0]} in *its* table as
+        never written. It is NaN, and must not be read. A second sequence may have block {table[0]} in *its* table as
         well, with the table {table[0]} and a context of {size}, say: the query {squares(Q)[0]} gives {short(other)}.
     """
     yield "for j = 0 … context_lens[b] − 1"
