@@ -54,6 +54,7 @@ UNIT_TESTS = (
     *(f"tests/{name}" for name in ("grading", "report", "profile")),
     *modules("oracle", "oracle", "cache_operations", "sampling", "scripted", "streams"),
     "tests/test_handouts.py",
+    "tests/handouts",
     *modules("gpu", "records"),
 )
 
