@@ -1,6 +1,7 @@
 """Set up `.venv/` with the pinned packages; the one script that runs on the system's own Python.
 
-Usage: python3 grader/bootstrap.py [EXTRA ...], where an EXTRA is a group of `pyproject.toml` (dev, gpu, reference).
+Usage: python3 grader/bootstrap.py [EXTRA ...], where an EXTRA is a group of `pyproject.toml`: dev, gpu, model, serve,
+reference.
 
 It writes nothing outside the kit's folder, does nothing when all is in place, and names in one sentence what the
 machine lacks. Written so that an old Python can still read it and say so.

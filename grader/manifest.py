@@ -15,12 +15,11 @@ from grader import UsageError
 from grader.text import join_names
 
 MANIFEST = Path(__file__).resolve().parent / "manifest.toml"
-KINDS = ("kernel", "host")
 SUFFIXES = (".cu", ".cuh", ".py", ".toml")
 
 _NUMBER = (int, float)
 _HEAD = {"deadline": _NUMBER, "stage": list}
-_STAGE = {"id": str, "title": str, "handout": str, "kind": str, "points": _NUMBER, "deadline": _NUMBER, "files": list}
+_STAGE = {"id": str, "title": str, "handout": str, "points": _NUMBER, "deadline": _NUMBER, "files": list}
 _STAGE |= {"task": list, "check": list}
 _TASK = {"id": str, "calls": list}
 _CHECK = {"id": str, "points": _NUMBER, "runs": list, "deadline": _NUMBER, "empty_repeat": bool, "any_model": bool}
@@ -61,7 +60,6 @@ class Stage:
     id: str
     title: str
     handout: str
-    kind: str
     points: float
     files: tuple[str, ...]
     checks: tuple[Check, ...]
@@ -175,7 +173,6 @@ def _parse_stage(table: Any, deadline: float, needs: Needs) -> Stage:
     checks = tuple(_parse_check(entry, values["id"], deadline, needs) for entry in values.pop("check"))
     stage = Stage(checks=checks, **values)
     handout = rf"{stage.id[1:]}-[a-z0-9-]+\.md"
-    _rule(stage.kind in KINDS, f"{where}: kind is {stage.kind!r}; it must be one of {join_names(KINDS)}.")
     _rule(
         bool(re.fullmatch(handout, stage.handout)),
         f"{where}: handout is {stage.handout!r}; it must be named like {stage.id[1:]}-name.md.",

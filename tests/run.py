@@ -54,6 +54,7 @@ UNIT_TESTS = (
     *(f"tests/{name}" for name in ("grading", "report", "profile")),
     *modules("oracle", "oracle", "cache_operations", "sampling", "scripted", "streams"),
     "tests/test_handouts.py",
+    "tests/handouts",
     *modules("gpu", "records"),
 )
 
@@ -72,8 +73,8 @@ SUITES = (
     Suite("conformance", "ci", 90, ("tests/conformance",)),
     Suite("bugs", "ci", 90, ("tests/bugs", *modules("graded", "planted_bugs"), "tests/test_debugging_page.py")),
     Suite("profile", "ci", 15, modules("graded", "profile")),
-    Suite("models", "ci", 60, ("tests/model/test_gguf.py", "tests/model/test_fetch.py", "tests/model/test_talk.py")),
-    Suite("server", "ci", 60, ("tests/serving",)),
+    Suite("models", "ci", 30, modules("model", "gguf", "fetch")),
+    Suite("server", "ci", 90, ("tests/serving",)),
     Suite("platforms", "ci", 120, ("tests/platforms",)),
     Suite("nvcc", "ci", 180, modules("kit", "nvcc")),
     Suite("alternatives", "ci", 240, modules("graded", "alternatives")),

@@ -1,6 +1,6 @@
 """The handouts say what manifest, stubs and launchers say, and their figures can be read.
 
-`python -m tests.test_handouts` writes the tables of checks and stages anew.
+`python -m tests.test_handouts` writes the tables of checks and stages, and the points of tasks, again.
 """
 
 import ast
@@ -48,6 +48,9 @@ CHECKS_END = "<!-- end of checks -->\n"
 STAGES_START = "<!-- stages: written by tests/test_handouts.py from grader/manifest.toml -->\n"
 STAGES_END = "<!-- end of stages -->\n"
 
+TASK_ROW = re.compile(r"^\| (s\d\d\.\d+) \| (.+) \| ([\d.]+) \|$", re.MULTILINE)
+"""A row of the table of tasks; rows of the table of checks do not end in a number."""
+
 SVG = "{http://www.w3.org/2000/svg}"
 SMALLEST_FONT = 11
 
@@ -68,6 +71,19 @@ def titles(stage: Stage) -> dict[str, str]:
             case ast.FunctionDef(decorator_list=[ast.Call(func=ast.Name("check"), args=[ast.Constant(name)]), *_]):
                 found[str(name)] = (ast.get_docstring(node) or "").partition("\n")[0]
     return found
+
+
+def task_points(stage: Stage) -> dict[str, float]:
+    """The points of each task: each check counts once, for the last of the tasks that it runs."""
+    points = dict.fromkeys(tasks(stage), 0.0)
+    for check in stage.checks:
+        points[max(set(check.needs) & set(points), key=tasks(stage).index)] += check.points
+    return points
+
+
+def with_task_points(text: str, stage: Stage) -> str:
+    points = task_points(stage)
+    return TASK_ROW.sub(lambda row: f"| {row[1]} | {row[2]} | {points[row[1]]:g} |", text)
 
 
 def check_table(stage: Stage) -> str:
@@ -122,12 +138,17 @@ def test_check_table_is_current(stage: Stage) -> None:
 
 @STAGES
 def test_tasks_are_those_of_the_manifest(stage: Stage) -> None:
-    rows = re.findall(r"^\| (s\d\d\.\d+) \| `([^|]+?)`(?:, `([^|`]+)`)? \| [^|]+ \| ([\d.]+) \|$", handout(stage), re.M)
-    found = {task: ([file for file in files if file], float(points)) for task, *files, points in rows}
+    text = handout(stage)
+    found = {task: cells.partition(" | ")[0] for task, cells, _ in TASK_ROW.findall(text)}
     assert list(found) == tasks(stage)
-    for task, (files, points) in found.items():
-        assert set(files) <= set(stage.files), task
-        assert points == sum(check.points for check in stage.checks if task in check.needs), task
+    for task, files in found.items():
+        assert set(files.strip("`").split("`, `")) <= set(stage.files), task
+    assert text == with_task_points(text, stage), "run: python -m tests.test_handouts"
+
+
+@STAGES
+def test_points_of_the_tasks_add_up_to_those_of_the_stage(stage: Stage) -> None:
+    assert sum(float(points) for _, _, points in TASK_ROW.findall(handout(stage))) == stage.points
 
 
 @STAGES
@@ -257,5 +278,6 @@ def text_extents(root: ElementTree.Element) -> Iterator[tuple[str, tuple[float, 
 if __name__ == "__main__":
     for one in MANIFEST.stages:
         page = ASSIGNMENTS / one.handout
-        page.write_text(replaced(page.read_text(), CHECKS_START, check_table(one), CHECKS_END))
+        current = with_task_points(page.read_text(), one)
+        page.write_text(replaced(current, CHECKS_START, check_table(one), CHECKS_END))
     GUIDE.write_text(replaced(GUIDE.read_text(), STAGES_START, stage_table(), STAGES_END))

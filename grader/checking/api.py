@@ -10,21 +10,23 @@ A check draws its inputs, makes calls through the fixture `worker` (or `emulator
 
 Fixtures: `worker` runs on the graded device, `emulator` always on the emulator, `rng` is a NumPy generator seeded by
 the run and the check, `tiny` is the stored model with its prompts and references, `shared_folder` is an empty folder
-whose files the submission may read, `device_kind` is "cpu" or "gpu", `expect_band(workload, part)` holds the time of a
-workload (grader/throughput/workloads.py) on a GPU against the kit's engine.
+whose files the submission may read, `expect_band(workload, part)` holds the time of a workload
+(grader/throughput/workloads.py) on a GPU against the kit's engine.
 """
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
+from given.contracts import BF16
 
+from grader.checking.functions import title
 from grader.checking.properties import property_check
 from grader.failure import Failure
 from grader.judge.compare import Expected, expect, expect_rows
 from grader.observe.counters import Counters
 from grader.observe.device_activity import DeviceActivity, GemmCall, KernelCount
-from grader.worker.arguments import BF16, Handle, InOut, OnDevice, Out, Sampling, Sparse
+from grader.worker.arguments import Handle, InOut, OnDevice, Out, Sampling, Sparse
 from grader.worker.client import Worker
 from grader.worker.student_errors import StudentError
 
@@ -63,7 +65,7 @@ def check(check_id: str) -> Callable[[Function], Function]:
     """Mark a function as the check of this id in the manifest; the first line of its docstring is the title."""
 
     def mark(function: Function) -> Function:
-        if not (function.__doc__ or "").strip():
+        if not title(function):
             raise ValueError(f"check {check_id} has no docstring; its first line is the title that students read")
         function.check_id = check_id  # type: ignore[attr-defined]
         return function

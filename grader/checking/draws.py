@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 from given.config import Llama3RopeScaling, LlamaConfig
+from given.contracts import BF16
 from numpy.random import Generator
 from numpy.typing import NDArray
-
-from grader.checking.api import BF16
 
 Array = NDArray[Any]
 

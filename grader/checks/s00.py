@@ -33,7 +33,7 @@ def launch_at_block_borders(worker: Worker, rng: Generator) -> None:
 @check("s00.3")
 @property_check(n=st.integers(0, 1500), extreme=st.booleans(), examples=40)
 def kernel_property(worker: Worker, rng: Generator, n: int, extreme: bool) -> None:
-    """The kernel adds to the last bit, infinities, NaN and the smallest numbers included, at any length."""
+    """The kernel adds to the last bit at any length, infinities and the smallest numbers too; NaN stays NaN."""
     x, y = floats(rng, n), floats(rng, n)
     if extreme:
         x, y = (rng.choice(np.asarray(EXTREMES, np.float32), n) for _ in range(2))

@@ -13,7 +13,8 @@ from grader.checking.api import BF16, Expected, Failure, Out, Worker, check, exp
 from grader.checking.draws import Array, floats
 from grader.judge.compare import brackets
 from grader.oracle.llama import Reference
-from grader.oracle.references import ReferenceModel, variant_model
+from grader.oracle.references import ReferenceModel
+from grader.oracle.variants import variant_model
 
 LONG = 256
 """Tokens after which tiny's scaled rotary frequencies matter."""

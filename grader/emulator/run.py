@@ -12,17 +12,14 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grader import UsageError
+from grader.commands import Subparsers, read_seed
 from grader.emulator.compiler.toolchain import CompileError, compiler
 from grader.emulator.launcher import DeviceError, DeviceProcess, start_device
 from grader.text import clean
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 CLIENT = Path(__file__).resolve().parent / "client"
 INTERRUPTED = 130
@@ -34,15 +31,14 @@ end
 """For gdb, when its first `continue` has come back."""
 
 
-def add_run(commands: "Subparsers", seed: Callable[[str], int]) -> None:
-    """Add the command; `seed` reads the option of that name."""
+def add_run(commands: Subparsers) -> None:
     parser = commands.add_parser("run", help="run a PyCUDA script on the emulator")
     parser.set_defaults(run=run_script)
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--check", action="store_true", help="report races, bad accesses and the like in kernels")
     way.add_argument("--debug", metavar="WHERE", help="stop in gdb there: a kernel's name, or kernel.cu:LINE")
     parser.add_argument(
-        "--seed", type=seed, default=0, metavar="N", help="order of threads: 0 is that of their numbers"
+        "--seed", type=read_seed, default=0, metavar="N", help="order of threads: 0 is that of their numbers"
     )
     parser.add_argument("script", metavar="SCRIPT")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARG", help="of the script")

@@ -1,13 +1,14 @@
 """Where the parts of a check stand: the check, the stubs of its tasks, their solutions, its row in the handout."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from grader import KIT
 from grader.grading.stubs import find_stubs
 from grader.grading.submission import engine_folder
-from grader.manifest import Check, Stage
+from grader.manifest import SUFFIXES, Check, Stage
 
 SOLUTIONS = KIT / "solutions" / "engine"
 """Not part of the student release."""
@@ -42,8 +43,8 @@ class Places:
         yield "check", f"{file}:{_line_of(KIT / file, decorator)}"
         tasks = {need for need in check.needs if need.partition(".")[0] == stage.id}
         for part, engine, marks in (("stub", self._engine, self._stubs), ("solution", SOLUTIONS, self._solutions)):
-            for name in stage.files:
-                lines = sorted({line for task, line in marks.get(name, ()) if task in tasks})
+            for name in _matching(marks, stage.files):
+                lines = sorted({line for task, line in marks[name] if task in tasks})
                 if lines:
                     yield part, f"{_shown(engine / name)}:{', '.join(map(str, lines))}"
         file = f"assignments/{stage.handout}"
@@ -54,11 +55,17 @@ def _solutions(engine: Path) -> Marks:
     """Where solutions are marked; none when the folder is not there."""
     marks: Marks = {}
     for path in sorted(engine.rglob("*.*")):
-        if path.suffix in (".cu", ".py", ".toml"):
+        if path.suffix in SUFFIXES:
             lines = enumerate(path.read_text(encoding="utf-8").split("\n"), 1)
             found = [(match[1], number) for number, line in lines if (match := _SOLUTION.match(line))]
             marks[path.relative_to(engine).as_posix()] = found
     return marks
+
+
+def _matching(names: Iterable[str], patterns: Iterable[str]) -> Iterator[str]:
+    """The names that match these patterns, in the patterns' order."""
+    for pattern in patterns:
+        yield from sorted(name for name in names if fnmatchcase(name, pattern))
 
 
 def _line_of(path: Path, start: str, after: str = "") -> int:

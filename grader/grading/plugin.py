@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grader.checking.functions import generator, is_check, title
+from grader.checks.support.interventions import expect_own_answers, subject_of
 from grader.failure import Failure
 from grader.grading.stubs import Stub
 from grader.manifest import Check, ManifestError
@@ -112,6 +114,8 @@ class GradingPlugin:
         self._problem: BaseException | None = None
         self._completed = False
         self._notes: dict[str, Any] = {}
+        self._own_answers: dict[tuple[str, str], Failure | None] = {}
+        """By stage and kind of answers, what was found when they were made to follow a change."""
 
     # Collection
 
@@ -123,7 +127,7 @@ class GradingPlugin:
         manager.register(pytest.TerminalReporter(config, self.log), "terminalreporter")
 
     def pytest_pycollect_makeitem(self, collector: pytest.Collector, name: str, obj: object) -> pytest.Function | None:
-        if inspect.isfunction(obj) and hasattr(obj, "check_id"):
+        if is_check(obj):
             function: pytest.Function = pytest.Function.from_parent(collector, name=name)
             return function
         return None
@@ -135,7 +139,7 @@ class GradingPlugin:
     def pytest_collection_modifyitems(self, items: list[pytest.Function]) -> None:
         """Keep the planned checks in order; the collected ids must be the manifest's."""
         found = {_check_id(item): item for item in items}
-        self.titles = {check_id: _title(item) for check_id, item in found.items()}
+        self.titles = {check_id: title(item.obj) for check_id, item in found.items()}
         expected = [check.id for stage in self._stages for check in stage.checks]
         self.error = collection_error(expected, [_check_id(item) for item in items])
         items[:] = [found[check_id] for check_id in self._checks if check_id in found]
@@ -143,7 +147,7 @@ class GradingPlugin:
             items.clear()
         for item in items:
             check = self._checks[_check_id(item)]
-            runs = 2 if check.empty_repeat else 1
+            runs = 3 if check.empty_repeat else 1
             item.add_marker(pytest.mark.timeout(2 * runs * self._seconds(check)))
 
     # Fixtures
@@ -158,7 +162,7 @@ class GradingPlugin:
 
     @pytest.fixture
     def rng(self, request: pytest.FixtureRequest) -> np.random.Generator:
-        return self._generator(_check_id(request.node))
+        return generator(_check_id(request.node), self._seed)
 
     @pytest.fixture(scope="session")
     def tiny(self) -> ReferenceModel:
@@ -174,10 +178,6 @@ class GradingPlugin:
         with tempfile.TemporaryDirectory(prefix="pagedlab-") as folder:
             yield Path(folder)
 
-    @pytest.fixture
-    def device_kind(self) -> str:
-        return self._device
-
     @pytest.fixture(scope="session")
     def timed_runs(self) -> Iterator[TimedRuns]:
         with tempfile.TemporaryDirectory(prefix="pagedlab-") as folder:
@@ -188,13 +188,9 @@ class GradingPlugin:
         """On a GPU raises Failure unless a workload reaches this part of the rate of the kit's engine."""
         if self._device == "cpu":
             return lambda workload, band: without_gpu(self._notes)
-        rng = self._generator(_check_id(request.node))
+        rng = generator(_check_id(request.node), self._seed)
         worker = self._workers.worker(emulated=False)
         return lambda workload, band: timed_runs.expect(worker, workload, band, self._notes, rng)
-
-    def _generator(self, check_id: str) -> np.random.Generator:
-        stage, _, number = check_id[1:].partition(".")
-        return np.random.default_rng(np.random.SeedSequence(self._seed, spawn_key=(int(stage), int(number))))
 
     # Running
 
@@ -224,6 +220,7 @@ class GradingPlugin:
         check = self._checks[_check_id(pyfuncitem)]
         if check.empty_repeat:
             self._repeat_with_empty_kernels(check, pyfuncitem)
+            self._expect_own_answers(check)
         self._completed = True
         return result
 
@@ -252,7 +249,7 @@ class GradingPlugin:
     def _repeat_with_empty_kernels(self, check: Check, item: pytest.Function) -> None:
         """Raise Failure when the check passes although no kernel computes anything."""
         worker = self._workers.worker(emulated=True, empty=True)
-        replaced = {"worker": worker, "emulator": worker, "rng": self._generator(check.id)}
+        replaced = {"worker": worker, "emulator": worker, "rng": generator(check.id, self._seed)}
         arguments = {name: replaced.get(name, item.funcargs[name]) for name in inspect.signature(item.obj).parameters}
         self._deadlines.start(self._seconds(check))
         try:
@@ -260,6 +257,27 @@ class GradingPlugin:
         except Failure:
             return
         raise Failure("RUNTIME_ERROR", EMPTY_KERNELS)
+
+    def _expect_own_answers(self, check: Check) -> None:
+        """Raise Failure when answers of the kind that the check judges do not come from the submission's kernels.
+
+        It is found out once a stage for all checks whose answers are of one kind.
+        """
+        subject = subject_of(check.id)
+        if subject is None or self._model != GRADED_MODEL:
+            return
+        kind = check.stage, subject.__name__
+        if kind not in self._own_answers:
+            self._deadlines.start(self._seconds(check))
+            rng, tiny = generator(check.id, self._seed + 1), load_model(self._model)
+            try:
+                expect_own_answers(check.stage, subject, self._workers.worker(emulated=True), rng, tiny)
+                self._own_answers[kind] = None
+            except Failure as failure:
+                failure.evidence["case"] = self._deadlines.last_call
+                self._own_answers[kind] = failure
+        if (found := self._own_answers[kind]) is not None:
+            raise Failure(found.verdict, found.message, dict(found.evidence))
 
     # Outcomes
 
@@ -322,11 +340,6 @@ class GradingPlugin:
 
 def _check_id(item: pytest.Item) -> str:
     return str(item.obj.check_id)  # type: ignore[attr-defined]
-
-
-def _title(item: pytest.Function) -> str:
-    """The first paragraph of the docstring, on one line."""
-    return " ".join(inspect.cleandoc(item.obj.__doc__ or "").partition("\n\n")[0].split())
 
 
 def collection_error(expected: Sequence[str], found: Sequence[str]) -> ManifestError | None:

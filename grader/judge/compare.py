@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
+from given.contracts import BF16
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from grader.failure import Failure
@@ -28,7 +28,7 @@ MEDIAN_ROWS = 6
 """Of fewer rows no median is judged: among right answers it varies too much."""
 
 _SMALLEST_BF16_STEP = -133  # exponent: 2^-126, the smallest normal number, over 2^7
-_DIGITS = {np.dtype(ml_dtypes.bfloat16): 4, np.dtype(np.float16): 5, np.dtype(np.float32): 8}
+_DIGITS = {BF16: 4, np.dtype(np.float16): 5, np.dtype(np.float32): 8}
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,18 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from grader.commands import Subparsers
 from grader.model import DEFAULT_MODEL, MODELS, ModelError, hugging_face, smollm2
 
 PACKAGES = ("gguf", "huggingface_hub", "jinja2")
 HUB_ID = "hub-id.txt"
 """Records, in the folder of a model from the hub, which one it is."""
+
+
+def add_model(commands: Subparsers) -> None:
+    parser = commands.add_parser("model", help="bring a model into models/")
+    parser.set_defaults(run=run_model)
+    parser.add_argument("model", nargs="?", default=DEFAULT_MODEL, metavar="NAME|FOLDER|HUB_ID")
 
 
 def run_model(options: argparse.Namespace) -> int:

@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import gguf
-import ml_dtypes
 import numpy as np
 import safetensors.numpy
+from given.contracts import BF16
 from numpy.typing import NDArray
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from grader.model import ModelError
 
-BF16 = np.dtype(ml_dtypes.bfloat16)
 SUPPORTED = ("F32", "F16", "BF16", "Q8_0", "Q4_1")
 """Tensor formats that were compared with transformers' reading of the same file."""
 

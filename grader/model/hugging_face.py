@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import safetensors
 import safetensors.numpy
 from given.config import ConfigError, LlamaConfig
+from given.contracts import BF16
 
 from grader.model import MODELS, ModelError
 from grader.model.progress import progress
@@ -114,7 +114,7 @@ def take_in(source: Path, folder: Path) -> None:
 
 
 def round_to_bf16(tensor: Any) -> Any:
-    return np.ascontiguousarray(tensor.astype(ml_dtypes.bfloat16))
+    return np.ascontiguousarray(tensor.astype(BF16))
 
 
 def is_bf16(folder: Path) -> bool:

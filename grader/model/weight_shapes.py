@@ -1,6 +1,7 @@
-"""Names and shapes of a Llama model's weights."""
+"""Names and shapes of a Llama model's weights, and the size of what its cache keeps."""
 
 from given.config import LlamaConfig
+from given.contracts import BF16
 
 
 def weight_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
@@ -22,3 +23,8 @@ def weight_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
     for layer in range(config.num_layers):
         shapes |= {f"model.layers.{layer}.{name}.weight": shape for name, shape in block.items()}
     return shapes | {"model.norm.weight": (hidden,), "lm_head.weight": (config.vocab_size, hidden)}
+
+
+def kv_bytes_per_token(config: LlamaConfig) -> int:
+    """Bytes of the keys and values of one token in all layers."""
+    return 2 * config.num_layers * config.num_kv_heads * config.head_dim * BF16.itemsize

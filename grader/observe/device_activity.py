@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from ml_dtypes import bfloat16
+from given.contracts import BF16
 from numpy.typing import NDArray
 
 from grader.failure import Failure
 from grader.observe.counters import Counters, Profile
 from grader.observe.findings import failure_of
-
-BF16_BYTES = 2
 
 
 class GemmCall(NamedTuple):
@@ -59,7 +57,7 @@ class ChangedRow:
         cls, name: str, rows: int, row: int, width: int, element: int, before: str, after: str
     ) -> "ChangedRow":
         """From what the device told; `element` is the size in bytes of a bf16 or float32 number."""
-        dtype = np.dtype(bfloat16 if element == BF16_BYTES else np.float32)
+        dtype = BF16 if element == BF16.itemsize else np.dtype(np.float32)
         values = (np.frombuffer(bytes.fromhex(digits), dtype).astype(np.float32) for digits in (before, after))
         return cls(name, rows, row, *values)
 
@@ -136,4 +134,4 @@ class DeviceActivity:
 
 
 def _gemm_call(m: int, n: int, k: int, element: int) -> GemmCall:
-    return GemmCall(m, n, k, m * k * BF16_BYTES, k * n * BF16_BYTES, m * n * element)
+    return GemmCall(m, n, k, m * k * BF16.itemsize, k * n * BF16.itemsize, m * n * element)

@@ -7,9 +7,10 @@ as a sequence may become. What lies behind a context is never looked at: it may 
 from collections.abc import Iterable
 
 import numpy as np
+from given.contracts import BF16
 
 from grader.judge.compare import Expected
-from grader.oracle.operations import BF16, Array, attention
+from grader.oracle.operations import Array, attention
 
 
 def write_kv(

@@ -21,17 +21,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 from given.config import LlamaConfig
+from given.contracts import BF16
 from numpy.typing import ArrayLike, NDArray
 
 from grader.model.weight_shapes import weight_shapes
 from grader.oracle import operations as reference
 
 Floats = NDArray[np.float32]
-
-BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
 class Forward(NamedTuple):

@@ -5,9 +5,9 @@ absolute values of what is added up for it. Nothing here warns or raises for inf
 meets them too.
 """
 
-import ml_dtypes
 import numpy as np
 from given.config import Llama3RopeScaling, LlamaConfig
+from given.contracts import BF16
 from numpy.typing import DTypeLike, NDArray
 
 from grader.judge.compare import (
@@ -22,7 +22,6 @@ from grader.judge.compare import (
 Array = NDArray[np.generic]
 Values = NDArray[np.float64]
 
-BF16 = np.dtype(ml_dtypes.bfloat16)
 
 SMALLEST_SIGMOID = 2.0**-125
 """Below it a float32 sigmoid may be 0: exp(−gate) overflows, or a fast division by it gives 0."""

@@ -16,16 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import safetensors.numpy
 from given.config import LlamaConfig
+from given.contracts import BF16
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from grader.model.weight_shapes import weight_shapes
 
-BF16 = np.dtype(ml_dtypes.bfloat16)
 HIDDEN = 64
 MARGIN = 16
 """The logit of the next token is at least this much above every other."""

@@ -5,12 +5,12 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from given.contracts import CONTRACTS
 from rich.text import Text
 
 from grader import UsageError
+from grader.commands import Subparsers
 from grader.device import choose_device
 from grader.grading.stubs import Stub, find_stubs
 from grader.grading.submission import take_in
@@ -22,12 +22,8 @@ from grader.report.terminal import Terminal
 from grader.text import clean, clean_line, join_names
 from grader.worker.connection import Deadlines
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-
-def add_profile(commands: "Subparsers") -> None:
-    """Add the command."""
+def add_profile(commands: Subparsers) -> None:
     parser = commands.add_parser("profile", help="show what kernels do to memory, line by line")
     parser.set_defaults(run=run_profile)
     parser.add_argument("submission", nargs="?", default="starter", help="the folder that holds engine/ (starter)")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from grader.checking.draws import bf16, floats
+from grader.checking.functions import generator, is_check
 from grader.failure import Failure
 from grader.manifest import Check
 from grader.observe.counters import Counters, Profile
@@ -141,12 +142,15 @@ class Rehearsal:
             self._worker.release()
 
     def _fixtures(self, check: Check) -> Mapping[str, Any]:
-        stage, _, number = check.id[1:].partition(".")
-        rng = np.random.default_rng(np.random.SeedSequence(0, spawn_key=(int(stage), int(number))))
-        return {"worker": self._worker, "emulator": self._worker, "rng": rng, "expect_band": lambda *_: None}
+        return {
+            "worker": self._worker,
+            "emulator": self._worker,
+            "rng": generator(check.id, seed=0),
+            "expect_band": lambda *_: None,
+        }
 
 
 def check_functions(stage: str) -> dict[str, Function]:
     """The functions of a stage's checks by the ids of these."""
     values = vars(importlib.import_module(f"grader.checks.{stage}")).values()
-    return {str(value.check_id): value for value in values if inspect.isfunction(value) and hasattr(value, "check_id")}
+    return {value.check_id: value for value in values if is_check(value)}

@@ -12,8 +12,8 @@ from pathlib import Path
 from grader import UsageError
 
 RECORD = "release.json"
-GENERATED = "starter/.generated.json"
-"""Written by starter.py: the sha256 of every starter file as it was generated."""
+GENERATED = ".generated.json"
+"""In starter/: {"files": {path below starter/: sha256 of what was last generated}}."""
 
 
 class ReleaseError(UsageError):

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 from grader import KIT, VERSION
+from grader.commands import Subparsers
 from grader.release.record import RECORD, ReleaseError, sha256
 
 RELEASED = (
@@ -72,6 +73,12 @@ def tracked_files() -> list[str]:
 
 def is_released(name: str) -> bool:
     return name.startswith(RELEASED) and not name.startswith(WITHHELD)
+
+
+def add_release(commands: Subparsers) -> None:
+    parser = commands.add_parser("release", help="make the student release")
+    parser.set_defaults(run=run_release)
+    parser.add_argument("--into", default="dist", metavar="FOLDER")
 
 
 def run_release(arguments: argparse.Namespace) -> int:

@@ -5,11 +5,9 @@ import json
 from pathlib import Path
 
 from grader import KIT
-from grader.release.record import generated_hashes, sha256, write
+from grader.commands import Subparsers
+from grader.release.record import GENERATED, generated_hashes, sha256, write
 from grader.release.stubbing import has_task, stub_text
-
-RECORD = ".generated.json"
-"""In starter/: {"files": {path below starter/: sha256 of what was last generated}}."""
 
 
 def generate(solutions: Path = KIT / "solutions") -> dict[str, bytes]:
@@ -26,7 +24,7 @@ def generate(solutions: Path = KIT / "solutions") -> dict[str, bytes]:
 
 def write_starter(files: dict[str, bytes], starter: Path = KIT / "starter") -> list[str]:
     """Bring starter/ up to date; return a line per change. A file that differs from what was last generated is kept."""
-    record = starter / RECORD
+    record = starter / GENERATED
     before = generated_hashes(record.read_bytes() if record.exists() else b"")
     done = []
     for name in sorted(before.keys() | files.keys()):
@@ -51,9 +49,15 @@ def write_starter(files: dict[str, bytes], starter: Path = KIT / "starter") -> l
 def stale(files: dict[str, bytes], starter: Path = KIT / "starter") -> list[str]:
     """Names of what is missing in starter/, differs from `files`, or is there without being generated."""
     present = {path.relative_to(starter).as_posix() for path in starter.rglob("*") if path.is_file()}
-    present = {name for name in present if "__pycache__" not in name} - {RECORD}
+    present = {name for name in present if "__pycache__" not in name} - {GENERATED}
     contents = {name: (starter / name).read_bytes() for name in present}
     return sorted(name for name in contents | files if contents.get(name) != files.get(name))
+
+
+def add_starter(commands: Subparsers) -> None:
+    parser = commands.add_parser("starter", help="generate starter/ from solutions/")
+    parser.set_defaults(run=run_starter)
+    parser.add_argument("--check", action="store_true", help="only say what differs")
 
 
 def run_starter(arguments: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 
 from grader import KIT
+from grader.commands import Subparsers
 from grader.release.record import (
     GENERATED,
     RECORD,
@@ -21,6 +22,9 @@ from grader.release.record import (
 )
 
 LARGEST = 256 * 2**20
+IN_STARTER = f"starter/{GENERATED}"
+MAINTAINERS = "For maintainers:"
+"""Begins a paragraph of the changelog that is not shown to students."""
 
 
 def update(source: Path, home: Path = KIT) -> list[str]:
@@ -38,7 +42,8 @@ def update(source: Path, home: Path = KIT) -> list[str]:
         raise ReleaseError(f"{source.name} is version {new_record['version']}, older than {old['version']} here.")
     changed = changed_stubs(home)
     done = [protect_work(home, old["version"])]
-    done += update_starter(home, new)
+    stubs, conflicts = update_starter(home, new)
+    done += stubs
     done += [line for name, line in moved_parts(new, old["version"]) if name in changed]
     for name in old["files"].keys() - new.keys():
         if not name.startswith("starter/"):
@@ -46,7 +51,8 @@ def update(source: Path, home: Path = KIT) -> list[str]:
     for name, content in new.items():
         if not name.startswith("starter/"):
             write(home / name, content)
-    return [*done, f"The kit is now version {new_record['version']} (it was {old['version']})."]
+    done.append(f"The kit is now version {new_record['version']} (it was {old['version']}).")
+    return [*done, *whats_new(new, old["version"])] if conflicts else done
 
 
 def read_release(source: Path) -> dict[str, bytes]:
@@ -94,13 +100,16 @@ def protect_work(home: Path, version: object) -> str:
     return f"Copied starter/ to {copy.name}/."
 
 
-def update_starter(home: Path, new: dict[str, bytes]) -> list[str]:
-    """Add missing stubs; a stub that changed replaces an untouched file, else goes beside it as `NAME.new`."""
-    before = generated_hashes((home / GENERATED).read_bytes() if (home / GENERATED).exists() else b"")
-    after = generated_hashes(new.get(GENERATED, b""))
-    done = []
+def update_starter(home: Path, new: dict[str, bytes]) -> tuple[list[str], bool]:
+    """Add missing stubs; a stub that changed replaces an untouched file, else goes beside it as `NAME.new`.
+
+    Returns a line per thing done, and whether any file went beside another.
+    """
+    before = _known_hashes(home)
+    after = generated_hashes(new.get(IN_STARTER, b""))
+    done, conflicts = list[str](), False
     for name, content in sorted(new.items()):
-        if not name.startswith("starter/") or name == GENERATED:
+        if not name.startswith("starter/") or name == IN_STARTER:
             continue
         path, key = home / name, name.removeprefix("starter/")
         if not path.exists():
@@ -113,15 +122,21 @@ def update_starter(home: Path, new: dict[str, bytes]) -> list[str]:
             done.append(f"Replaced {name}, which you had not changed.")
         else:
             write(path.with_name(path.name + ".new"), content)
-            done.append(f"{name}: its stub changed; the new one is {path.name}.new beside yours. {reason(new)}")
-    if GENERATED in new:
-        write(home / GENERATED, new[GENERATED])
-    return done
+            done.append(f"{name}: its stub changed; the new one is {path.name}.new beside yours.")
+            conflicts = True
+    if IN_STARTER in new:
+        write(home / IN_STARTER, new[IN_STARTER])
+    return done, conflicts
+
+
+def _known_hashes(home: Path) -> dict[str, str]:
+    file = home / IN_STARTER
+    return generated_hashes(file.read_bytes() if file.exists() else b"")
 
 
 def changed_stubs(home: Path) -> set[str]:
     """The files of the starter that are there and not as generated, by their path below `starter/`."""
-    before = generated_hashes((home / GENERATED).read_bytes() if (home / GENERATED).exists() else b"")
+    before = _known_hashes(home)
     files = {name: home / "starter" / name for name in before}
     return {name for name, path in files.items() if path.exists() and sha256(path.read_bytes()) != before[name]}
 
@@ -132,22 +147,36 @@ def moved_parts(new: dict[str, bytes], version: object) -> list[tuple[str, str]]
     The changelog has them as items "- `engine/model.py`: prefill and decode now belong in …".
     """
     found = []
-    for section in changelog(new):
-        title, _, text = section.partition("\n")
-        if re.fullmatch(r"\d+\.\d+\.\d+", title) and version_key(title) > version_key(version):
-            for name, sentence in re.findall(r"^- `(engine/\S+)`: (.+(?:\n  .+)*)", text, re.MULTILINE):
-                found.append((name, f"starter/{name}: {' '.join(sentence.split())}"))
+    for _, text in newer_sections(new, version):
+        for name, sentence in re.findall(r"^- `(engine/\S+)`: (.+(?:\n  .+)*)", text, re.MULTILINE):
+            found.append((name, f"starter/{name}: {' '.join(sentence.split())}"))
     return found
 
 
-def reason(new: dict[str, bytes]) -> str:
-    """First section of the release's changelog: what changed in its version, in one line."""
-    return next(("CHANGELOG, " + " ".join(section.split()) for section in changelog(new)), "See CHANGELOG.md.")
+def whats_new(new: dict[str, bytes], version: object) -> list[str]:
+    """What the changelog says to students of each release after `version`."""
+    lines = []
+    for title, text in newer_sections(new, version):
+        paragraphs = [paragraph for paragraph in text.strip().split("\n\n") if not paragraph.startswith(MAINTAINERS)]
+        lines += ["", f"New in {title}:", "", "\n\n".join(paragraphs)]
+    return lines
 
 
-def changelog(new: dict[str, bytes]) -> list[str]:
-    """The sections of a release's changelog, newest first; each begins with its version."""
-    return re.split(r"^## ", new.get("CHANGELOG.md", b"").decode(), flags=re.MULTILINE)[1:]
+def newer_sections(new: dict[str, bytes], version: object) -> list[tuple[str, str]]:
+    """The sections (version, text) of a release's changelog on the releases after `version`, newest first."""
+    sections = re.split(r"^## ", new.get("CHANGELOG.md", b"").decode(), flags=re.MULTILINE)[1:]
+    parts = [section.partition("\n") for section in sections]
+    return [
+        (title, text)
+        for title, _, text in parts
+        if re.fullmatch(r"\d+\.\d+\.\d+", title) and version_key(title) > version_key(version)
+    ]
+
+
+def add_update(commands: Subparsers) -> None:
+    parser = commands.add_parser("update", help="take a new release of the kit")
+    parser.set_defaults(run=run_update)
+    parser.add_argument("source", metavar="ZIP")
 
 
 def run_update(arguments: argparse.Namespace) -> int:

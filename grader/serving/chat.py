@@ -6,48 +6,71 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from given.requests import SamplingParams
-from given.tokenizer import Tokenizer, TokenizerError
+from given.tokenizer import Tokenizer
 
 from grader import UsageError
+from grader.commands import Subparsers
 from grader.model import find_model
-from grader.serving.engine import Engine, EngineError
+from grader.serving.engine import Engine, EngineError, add_engine_options
 from grader.serving.engine_loop import MAX_IDLE_STEPS
 from grader.serving.interrupts import interruptible
 
-REQUEST = "talk"
+if TYPE_CHECKING:
+    from grader.serving.chat_template import ChatTemplate
+
+REQUEST_ID = "chat"
 
 Message = dict[str, str]
+
+
+def add_generate(commands: Subparsers) -> None:
+    parser = commands.add_parser("generate", help="let an engine answer a prompt")
+    parser.set_defaults(run=run_generate)
+    parser.add_argument("prompt")
+    _add_options(parser)
+
+
+def add_chat(commands: Subparsers) -> None:
+    parser = commands.add_parser("chat", help="talk with an engine")
+    parser.set_defaults(run=run_chat)
+    _add_options(parser)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    add_engine_options(parser)
+    parser.add_argument("--temperature", type=float, default=0.0, help="0 takes the likeliest token (0)")
+    parser.add_argument("--max-tokens", type=int, default=256, help="of an answer, at most (256)")
 
 
 def run_generate(options: argparse.Namespace) -> int:
     """Answer one prompt: as a chat's question where the model has a chat template, else as a text to complete.
 
-    Raises what Talker raises, and EngineError.
+    Raises what ChatSession raises, and EngineError.
     """
     if not options.prompt:
         raise UsageError('there is no prompt: write PROMPT="What is the capital of France?", for example.')
-    talker = Talker(options)
-    talker.say(talker.prompt([{"role": "user", "content": options.prompt}]))
+    session = ChatSession(options)
+    session.say(session.prompt([{"role": "user", "content": options.prompt}]))
     return 0
 
 
 def run_chat(options: argparse.Namespace) -> int:
     """A conversation: reads questions until the end of the input, and answers each with all that was said before.
 
-    Raises what Talker raises, and EngineError.
+    Raises what ChatSession raises, and EngineError.
     """
-    talker = Talker(options)
-    if talker.template is None:
+    session = ChatSession(options)
+    if session.template is None:
         raise UsageError(f"{options.model} has no chat template, so it is no chat model: use make generate.")
     print("Ask something. Ctrl-C ends an answer, Ctrl-D the chat.", file=sys.stderr)
     messages: list[Message] = []
     while (question := _read_question()) is not None:
         if question.strip():
             messages.append({"role": "user", "content": question})
-            messages.append({"role": "assistant", "content": talker.say(talker.prompt(messages))})
+            messages.append({"role": "assistant", "content": session.say(session.prompt(messages))})
     return 0
 
 
@@ -59,7 +82,7 @@ def _read_question() -> str | None:
         return None
 
 
-class Talker:
+class ChatSession:
     """An engine with a model, asked one thing at a time."""
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -67,21 +90,27 @@ class Talker:
         folder = find_model(options.model)
         engine = Engine(Path(options.submission).expanduser(), options.device)
         self.engine = engine
-        self.template = _chat_template(folder)
         try:
+            self.template = _chat_template(folder)
             self.tokenizer = Tokenizer.from_folder(folder)
             self.params = SamplingParams(temperature=options.temperature, max_tokens=options.max_tokens)
-        except (TokenizerError, ValueError) as error:
+        except ValueError as error:  # also TokenizerError and ChatTemplateError
             raise UsageError(f"{error}.") from None
         print(f"{options.submission} on {options.model}, {engine.device.name}: loading …", file=sys.stderr)
         self.llm = engine.llm(folder, max_num_seqs=1)
         self._detokenizer = engine.get("detokenizer", "Detokenizer")
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
-        """The token ids of a conversation; of the last message's text where the model has no chat template."""
+        """The token ids of a conversation; of the last message's text where the model has no chat template.
+
+        Raises UsageError for a conversation that the template refuses.
+        """
         if self.template is None:
             return list(self.tokenizer.encode(messages[-1]["content"]))
-        return list(self.template.encode(messages))
+        try:
+            return self.template.encode(messages)
+        except ValueError as error:  # ChatTemplateError
+            raise UsageError(f"{error}.") from None
 
     def say(self, prompt: list[int]) -> str:
         """Print the answer as it comes, then how fast it was; the answer. Ctrl-C aborts the request."""
@@ -116,7 +145,7 @@ class Talker:
         """The request's outputs, until it ends or Ctrl-C aborts it."""
         llm, idle = self.llm, 0
         with self.engine.errors():
-            llm.add_request(REQUEST, prompt, self.params)
+            llm.add_request(REQUEST_ID, prompt, self.params)
         interrupted = Event()  # a step is never left in the middle
         with interruptible(interrupted.set):
             while not interrupted.is_set():
@@ -130,19 +159,16 @@ class Talker:
                 if not running:
                     return
             with self.engine.errors():
-                llm.abort(REQUEST)
+                llm.abort(REQUEST_ID)
 
 
-def _chat_template(folder: Path) -> Any:
-    """The model's chat template; None where it has none, or nothing here renders it."""
+def _chat_template(folder: Path) -> "ChatTemplate | None":
+    """What find_template returns and raises; UsageError where nothing here renders a template."""
     try:
-        from grader.serving.chat_template import ChatTemplate, ChatTemplateError  # noqa: PLC0415  (extra model)
+        from grader.serving.chat_template import find_template  # noqa: PLC0415  (extra model)
     except ImportError:
         raise UsageError("the Python package jinja2 is not installed: run make setup EXTRAS=model.") from None
-    try:
-        return ChatTemplate.from_folder(folder)
-    except ChatTemplateError:
-        return None
+    return find_template(folder)
 
 
 def _speed(prompt: int, start: float, times: Sequence[float], reason: str) -> str:

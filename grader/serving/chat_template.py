@@ -15,36 +15,22 @@ SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
 class ChatTemplateError(ValueError):
-    """A model has no usable chat template, or its template refuses these messages."""
+    """A model's chat template is faulty or cannot be read, or it refuses these messages."""
 
 
 class ChatTemplate:
     """The chat template of one model, which turns messages into a prompt."""
 
     def __init__(self, source: str, special_tokens: Mapping[str, str], tokenizer: Tokenizer) -> None:
-        """`special_tokens` are texts by their names in SPECIAL. Raises ChatTemplateError for a faulty template."""
+        """`special_tokens` are texts by their names in SPECIAL. Raises what Jinja raises for a faulty template."""
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )
         environment.filters["tojson"] = _to_json
         environment.globals.update(raise_exception=_refuse, strftime_now=datetime.now().strftime)
-        try:
-            self._template = environment.from_string(source)
-        except TemplateError as error:
-            raise ChatTemplateError(f"the model's chat template is faulty: {error}") from None
+        self._template = environment.from_string(source)
         self._special_tokens = dict(special_tokens)
         self._tokenizer = tokenizer
-
-    @classmethod
-    def from_folder(cls, model_dir: str | Path) -> "ChatTemplate":
-        """Read chat_template.jinja (or the one in tokenizer_config.json) and tokenizer.json of a model's folder.
-
-        Raises ChatTemplateError, also when the model has no template, and TokenizerError.
-        """
-        folder = Path(model_dir)
-        settings = _settings(folder / "tokenizer_config.json")
-        special = {name: _text(settings.get(name)) for name in SPECIAL if _text(settings.get(name))}
-        return cls(_source(folder, settings), special, Tokenizer.from_folder(folder))
 
     def render(self, messages: Sequence[Mapping[str, str]]) -> str:
         """The text of a conversation, each message {"role", "content"}, up to where the assistant's answer begins.
@@ -71,35 +57,51 @@ class ChatTemplate:
         return self._tokenizer.encode(self.render(messages), add_special_tokens=False)
 
 
-def _source(folder: Path, settings: Mapping[str, Any]) -> str:
-    file = folder / "chat_template.jinja"
-    source: Any = settings.get("chat_template")
-    if isinstance(source, list):  # several, by name
-        named = {entry.get("name"): entry.get("template") for entry in source if isinstance(entry, dict)}
-        source = named.get("default")
+def find_template(folder: Path) -> ChatTemplate | None:
+    """The template in a model's chat_template.jinja or tokenizer_config.json; None where there is none.
+
+    Raises ChatTemplateError, which names the file, for one that is faulty or cannot be read, and TokenizerError.
+    """
+    settings_file, file = folder / "tokenizer_config.json", folder / "chat_template.jinja"
+    settings = _settings(settings_file)
     if file.is_file():
-        try:
-            source = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ChatTemplateError(f"{file} cannot be read ({error})") from None
+        source: Any = _read(file)
+    else:
+        file, source = settings_file, settings.get("chat_template")
+    if source is None:
+        return None
+    if isinstance(source, list):  # several, by name
+        entries = [entry for entry in source if isinstance(entry, dict) and entry.get("name") == "default"]
+        source = entries[0].get("template") if entries else None
     if not isinstance(source, str):
-        raise ChatTemplateError(
-            f"{folder} has no chat template (chat_template.jinja), so it is no chat model: let it complete texts"
-        )
-    return source
+        raise ChatTemplateError(f'{file}: "chat_template" must be a text, or a list with one that is named "default"')
+    special = {name: _text(settings.get(name)) for name in SPECIAL if _text(settings.get(name))}
+    tokenizer = Tokenizer.from_folder(folder)
+    try:
+        return ChatTemplate(source, special, tokenizer)
+    except (TemplateError, SyntaxError, RecursionError) as error:  # the last two for blocks in blocks in blocks …
+        raise ChatTemplateError(f"{file}: the chat template is faulty: {error}") from None
 
 
 def _settings(file: Path) -> Mapping[str, Any]:
     """The content of tokenizer_config.json, empty where there is none."""
     if not file.is_file():
         return {}
+    text = _read(file)
     try:
-        settings = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ChatTemplateError(f"{file} cannot be read ({error})") from None
+        settings = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ChatTemplateError(f"{file} is not JSON ({error})") from None
     if not isinstance(settings, dict):
         raise ChatTemplateError(f"{file} holds a {type(settings).__name__}, wanted an object of settings")
     return settings
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ChatTemplateError(f"{file} cannot be read ({error})") from None
 
 
 def _text(token: Any) -> str:

@@ -3,6 +3,7 @@
 On the CPU the kernels still run in a device process of their own, which the emulated PyCUDA starts.
 """
 
+import argparse
 import atexit
 import importlib
 import sys
@@ -16,11 +17,19 @@ from grader.device import choose_device
 from grader.grading.stubs import find_stubs
 from grader.grading.submission import engine_folder
 from grader.manifest import load_manifest
+from grader.model import DEFAULT_MODEL
 from grader.worker.error_report import describe
 from grader.worker.student_errors import student_error
 
 LLM_TASK = "s13.2"
 """The stub of the class LLM."""
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """The options that say which engine runs, on what."""
+    parser.add_argument("--submission", default="starter", help="the folder that holds engine/ (starter)")
+    parser.add_argument("--model", default=DEFAULT_MODEL, help=f"name in models/, or a folder ({DEFAULT_MODEL})")
+    parser.add_argument("--device", choices=("auto", "cpu", "gpu"), default="auto")
 
 
 class EngineError(Exception):

@@ -18,13 +18,28 @@ from given.config import ConfigError, LlamaConfig
 from given.tokenizer import Tokenizer, TokenizerError
 
 from grader import UsageError
+from grader.commands import Subparsers, read_count, read_port
 from grader.model import find_model
-from grader.serving.engine import Engine
+from grader.serving.engine import Engine, add_engine_options
 from grader.serving.engine_loop import SHUTTING_DOWN, EngineLoop
 from grader.serving.interrupts import interruptible
 
 CLOSING_SECONDS = 5
 """How long the HTTP server waits for clients to take their last bytes."""
+
+
+def add_serve(commands: Subparsers) -> None:
+    parser = commands.add_parser("serve", help="offer an engine to OpenAI's clients")
+    parser.set_defaults(run=run_serve)
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (127.0.0.1)")
+    parser.add_argument("--port", type=read_port, default=8000, help="0 takes a free one (8000)")
+    parser.add_argument(
+        "--max-num-seqs", type=read_count(1), default=8, metavar="N", help="requests running at once (8)"
+    )
+    parser.add_argument(
+        "--queue", type=read_count(0), default=64, metavar="N", help="requests waiting beside them (64)"
+    )
+    add_engine_options(parser)
 
 
 def run_serve(options: argparse.Namespace) -> int:
@@ -85,17 +100,14 @@ def _listener(host: str, port: int) -> socket.socket:
 
 def _served_model(folder: Path, name: str) -> Any:
     """What the HTTP side needs of the model. Raises UsageError."""
-    from grader.serving.chat_template import ChatTemplate, ChatTemplateError  # noqa: PLC0415  (extra serve)
+    from grader.serving.chat_template import ChatTemplateError, find_template  # noqa: PLC0415  (extra serve)
     from grader.serving.openai_requests import ServedModel  # noqa: PLC0415  (extra serve)
 
     try:
         config, tokenizer = LlamaConfig.from_folder(folder), Tokenizer.from_folder(folder)
-    except (ConfigError, TokenizerError) as error:
+        template = find_template(folder)
+    except (ConfigError, TokenizerError, ChatTemplateError) as error:
         raise UsageError(f"{error}.") from None
-    try:
-        template = ChatTemplate.from_folder(folder)
-    except ChatTemplateError:
-        template = None
     return ServedModel(Path(name).name or folder.name, config, tokenizer, template)
 
 

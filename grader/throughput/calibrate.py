@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from grader import UsageError
+from grader.commands import Subparsers
 from grader.device import choose_device
 from grader.failure import Failure
-from grader.oracle.llama_shape import bench_model
+from grader.throughput.llama_shape import bench_model
 from grader.throughput.timing import THRESHOLDS, Figure, Figures, load_figures, roofline_seconds
 from grader.throughput.workloads import WORKLOADS, Workload
 from grader.worker.client import Worker
@@ -21,11 +22,11 @@ RUNS = 3
 CALL_SECONDS = 3600.0
 
 
-def add_calibrate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    calibrate = commands.add_parser("calibrate", help="measure this machine's GPU with the solutions")
-    calibrate.set_defaults(run=run_calibrate)
-    calibrate.add_argument("--submission", default="solutions", help="the folder that holds engine/ (solutions)")
-    calibrate.add_argument("--only", nargs="+", default=[], metavar="WORKLOAD", help=f"of {', '.join(WORKLOADS)}")
+def add_calibrate(commands: Subparsers) -> None:
+    parser = commands.add_parser("calibrate", help="measure this machine's GPU with the solutions")
+    parser.set_defaults(run=run_calibrate)
+    parser.add_argument("--submission", default="solutions", help="the folder that holds engine/ (solutions)")
+    parser.add_argument("--only", nargs="+", default=[], metavar="WORKLOAD", help=f"of {', '.join(WORKLOADS)}")
 
 
 def run_calibrate(options: argparse.Namespace) -> int:

@@ -17,8 +17,8 @@ from numpy.random import Generator
 from grader import UsageError
 from grader.device import probe_gpu
 from grader.failure import Failure
-from grader.oracle.llama_shape import bench_model
 from grader.oracle.references import load_oracle
+from grader.throughput.llama_shape import bench_model
 from grader.throughput.workloads import WORKLOADS, Timed, expect_part
 from grader.worker.client import Worker
 

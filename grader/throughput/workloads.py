@@ -17,18 +17,19 @@ from typing import Any
 
 import numpy as np
 from given.config import LlamaConfig
+from given.contracts import BF16
 from given.requests import SamplingParams
 from numpy.random import Generator
 
 from grader import oracle
 from grader.failure import Failure
 from grader.judge.compare import expect
-from grader.model.weight_shapes import weight_shapes
+from grader.model.weight_shapes import kv_bytes_per_token, weight_shapes
 from grader.oracle.llama import LlamaOracle
 from grader.oracle.streams import expect_stream
 from grader.traces.answers import read_completions
-from grader.traces.trace import BF16_BYTES, Trace, kv_bytes_per_token, random_trace
-from grader.worker.arguments import BF16, Handle, Out
+from grader.traces.trace import Trace, random_trace
+from grader.worker.arguments import Handle, Out
 from grader.worker.client import Worker
 
 SEED = 0
@@ -200,7 +201,7 @@ def _bytes(config: LlamaConfig, steps: int, contexts: Iterable[int]) -> int:
     """Bytes of the weights once a step, and of the keys and values of each context (in tokens) once."""
     weights = {name: shape for name, shape in weight_shapes(config).items() if "embed_tokens" not in name}
     elements = sum(int(np.prod(shape)) for shape in weights.values())
-    return steps * elements * BF16_BYTES + sum(contexts) * kv_bytes_per_token(config)
+    return steps * elements * BF16.itemsize + sum(contexts) * kv_bytes_per_token(config)
 
 
 def _normal(rng: Generator, *shape: int) -> Any:

@@ -22,6 +22,9 @@ from grader.worker.student_errors import StudentError
 IDLE_STEPS = 16
 """What is allowed beyond the steps of an engine that runs one request after the other."""
 
+LONGEST_WAIT = 4
+"""How many steps in a row a running request may get no token."""
+
 
 class Caller(Protocol):
     """What `drive` needs of a Worker."""
@@ -264,12 +267,9 @@ def expect_lengths(seen: TraceRun, trace: Trace) -> None:
             raise Failure("INCORRECT_VALUE", f"{told}; it must have {request.tokens}: {request.params}.")
 
 
-def expect_decode_steps(
-    seen: TraceRun, trace: Trace, max_num_seqs: int, token_budget: int | None = None, *, allowed: int | None = None
-) -> None:
-    """At most `allowed` decode steps; when that is None, `allowed_decode_steps` of the trace."""
-    if allowed is None:
-        allowed = allowed_decode_steps(trace, max_num_seqs, token_budget)
+def expect_decode_steps(seen: TraceRun, trace: Trace, max_num_seqs: int, token_budget: int | None = None) -> None:
+    """At most `allowed_decode_steps` of the trace."""
+    allowed = allowed_decode_steps(trace, max_num_seqs, token_budget)
     if seen.decode_steps > allowed:
         raise _too_slow(
             f"The trace took {seen.decode_steps} decode steps; with {max_num_seqs} slots {allowed} are enough "
@@ -303,15 +303,15 @@ def expect_running(seen: TraceRun, at_least: int, why: str) -> None:
         )
 
 
-def expect_no_starvation(seen: TraceRun, longest: int = 4) -> None:
-    """No running request waits more than `longest` steps for its next token."""
+def expect_no_starvation(seen: TraceRun) -> None:
+    """No running request waits more than LONGEST_WAIT steps for its next token."""
     steps, name = seen.longest_wait
-    if steps > longest:
+    if steps > LONGEST_WAIT:
         raise _too_slow(
-            f'Request "{name}" was running and got no token in {steps} steps in a row; at most {longest} are allowed. '
-            "Decode the running requests even when new ones keep arriving.",
+            f'Request "{name}" was running and got no token in {steps} steps in a row; at most {LONGEST_WAIT} are '
+            "allowed. Decode the running requests even when new ones keep arriving.",
             steps,
-            longest,
+            LONGEST_WAIT,
         )
 
 

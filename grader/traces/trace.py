@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from given.config import LlamaConfig
 from given.requests import SamplingParams
 from numpy.random import Generator
 
@@ -21,10 +20,11 @@ SLACK = 1.05
 """An engine may need this many times the decode steps of the worst order."""
 STATIC_FACTOR = 1.5
 """Static batching needs at least this many times what is allowed on a drawn trace."""
-BF16_BYTES = 2
 OTHER_ORDERS = 16
 """On a drawn trace none of so many random orders is worse than the worst that bounds the steps."""
 TRIES = 200
+PROMPTS = (1, 20)
+"""The lengths of a skewed trace's prompts, both ends included."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,6 @@ def skewed_trace(
     max_num_seqs: int = 4,
     short: tuple[int, int] = (1, 8),
     long: tuple[int, int] = (40, 60),
-    prompts: tuple[int, int] = (1, 20),
     last_arrival: int = 0,
     token_budget: int | None = None,
 ) -> Trace:
@@ -153,7 +152,7 @@ def skewed_trace(
         arrivals = sorted(int(step) for step in rng.integers(last_arrival + 1, size=max(0, requests - max_num_seqs)))
         arrivals = [0] * min(requests, max_num_seqs) + arrivals
         trace = [
-            _draw_request(rng, model, f"r{index}", long if rng.integers(max_num_seqs) == 0 else short, prompts, arrival)
+            _draw_request(rng, model, f"r{index}", long if rng.integers(max_num_seqs) == 0 else short, arrival)
             for index, arrival in enumerate(arrivals)
         ]
         allowed = allowed_decode_steps(trace, max_num_seqs, token_budget)
@@ -171,9 +170,9 @@ def _any_order(rng: Generator, trace: Trace) -> Order:
 
 
 def _draw_request(
-    rng: Generator, model: ScriptedModel, name: str, tokens: tuple[int, int], prompts: tuple[int, int], arrival: int
+    rng: Generator, model: ScriptedModel, name: str, tokens: tuple[int, int], arrival: int
 ) -> TraceRequest:
-    count, length = int(rng.integers(*tokens, endpoint=True)), int(rng.integers(*prompts, endpoint=True))
+    count, length = int(rng.integers(*tokens, endpoint=True)), int(rng.integers(*PROMPTS, endpoint=True))
     if rng.integers(2):
         prompt = model.prompt_for(rng, count, length)
         params = SamplingParams(temperature=0.0, max_tokens=count + int(rng.integers(1, 100)))
@@ -202,11 +201,3 @@ def scripted_answers(trace: Trace, model: ScriptedModel) -> dict[str, tuple[list
         for request in trace
         if request.abort_after is None and request.error is None
     }
-
-
-# Memory
-
-
-def kv_bytes_per_token(config: LlamaConfig) -> int:
-    """Bytes of the keys and values of one token in all layers."""
-    return 2 * config.num_layers * config.num_kv_heads * config.head_dim * BF16_BYTES

@@ -9,16 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from given.config import LlamaConfig
+from given.contracts import BF16
 from given.requests import SamplingParams
 from numpy.typing import DTypeLike, NDArray
 
 from grader.failure import Failure
 from grader.worker.codec import RED_ZONE, Node, Parts, Path, array_at, array_content, byte_size, encode
 
-BF16 = np.dtype(ml_dtypes.bfloat16)
 SHORT_NAMES = {"bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64"}
 
 _random = np.random.default_rng()  # red zones only: no value of a check depends on it

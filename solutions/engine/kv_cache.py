@@ -113,9 +113,6 @@ class KVCache:
         return np.concatenate(rows) if rows else np.empty(0, np.int32)
 
 
-# What every cache of slots has
-
-
 def refuse_size(config: LlamaConfig, num_slots: int, max_length: int) -> None:
     """ValueError unless there is a slot and a length that the model can reach."""
     if num_slots < 1:

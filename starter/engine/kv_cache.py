@@ -81,6 +81,3 @@ class KVCache:
         """
         # TODO s09.3: decode_attention over this layer
         raise NotImplementedError("s09.3")
-
-
-# What every cache of slots has

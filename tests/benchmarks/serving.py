@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from grader import KIT
-from grader.oracle.llama_shape import bench_model
+from grader.throughput.llama_shape import bench_model
 from tests.gpu.agreement import machine
 from tests.gpu.records import write_records
 

@@ -129,6 +129,18 @@ def test_list_says_where_a_check_stands(
     assert places["s00.4"][1:-1] == [*stubs, solution]
 
 
+def test_list_names_a_header_of_the_solution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_engine(tmp_path, COPY)
+    solutions = tmp_path / "solutions"
+    (solutions / "kernels").mkdir(parents=True)
+    (solutions / "kernels/own.cuh").write_text("\n// s11.1: the tiles\n")
+    monkeypatch.setattr(grader.grading.places, "SOLUTIONS", solutions)
+    places = listed_places(capsys, str(tmp_path), "--check", "s11.1")
+    assert ("solution", f"{solutions}/kernels/own.cuh:2") in places["s11.1"]
+
+
 def test_list_without_solutions_and_stubs_names_check_and_handout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -265,7 +277,7 @@ def test_a_fault_of_the_grader_is_3_and_a_file(
     def broken(*arguments: object) -> None:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("grader.cli.grade", broken)
+    monkeypatch.setattr("grader.grading.command.grade", broken)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     code, text = say(capsys, str(stubbed(tmp_path)), "--stage", "0", "--device", "cpu")
     (log,) = tmp_path.glob("pagedlab-fault-*.log")

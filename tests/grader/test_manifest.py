@@ -15,7 +15,6 @@ deadline = 20
 id = "s00"
 title = "Warm-up"
 handout = "00-warm-up.md"
-kind = "host"
 points = 1.5
 files = ["kernels/vector_add.cu", "vector_add.py"]
 
@@ -41,7 +40,6 @@ deadline = 45
 id = "s03"
 title = "RMSNorm"
 handout = "03-rmsnorm.md"
-kind = "kernel"
 points = 1
 files = ["kernels/rmsnorm.cu", "launch.toml"]
 
@@ -62,7 +60,6 @@ runs = ["s03.1", "s00.1"]
 id = "s08"
 title = "Forward pass"
 handout = "08-forward-pass.md"
-kind = "host"
 points = 1
 deadline = 60
 files = ["model.py", "launch.toml"]
@@ -162,7 +159,6 @@ FAULTS = [
     ('title = "RMSNorm"', "title = 3", "stage s03: `title` is 3; it must be text"),
     ('title = "RMSNorm"', 'titel = "RMSNorm"', "stage s03: unknown key 'titel'"),
     ('handout = "03-rmsnorm.md"', 'handout = "04-rmsnorm.md"', "it must be named like 03-name.md"),
-    ('kind = "kernel"', 'kind = "device"', "kind is 'device'; it must be one of kernel and host"),
     ("points = 1.5", "points = 2", "stage s00 has 2 points but its checks add up to 1.5"),
     ("points = 0.5", "points = 0.25", "check s00.2: `points` is 0.25; it must be a multiple of 0.5"),
     ("points = 0.5", "points = -0.5", "check s00.2: `points` is -0.5"),

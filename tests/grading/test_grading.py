@@ -59,7 +59,7 @@ class Course:
         self.file.write_text(HEAD + "\n".join(reversed(functions)))
         files = ["kernels/vector_add.cu", "vector_add.py"]
         self.stages.append(
-            {"id": stage_id, "title": "T", "handout": f"{stage_id[1:]}-x.md", "kind": "host", "points": len(bodies),
+            {"id": stage_id, "title": "T", "handout": f"{stage_id[1:]}-x.md", "points": len(bodies),
              "files": files, "task": [{"id": f"{stage_id}.1"}], "check": checks}
         )  # fmt: skip
 

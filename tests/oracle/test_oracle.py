@@ -21,7 +21,7 @@ from grader.failure import Failure
 from grader.judge.compare import Expected, expect, expect_rows
 from grader.oracle.llama import HUGGING_FACE_BF16, LlamaOracle, Replaced, round_bf16
 from grader.oracle.references import TINY, ReferenceFileError, ReferenceModel, load_oracle, load_references
-from grader.oracle.references import variant_model as write_variant
+from grader.oracle.variants import variant_model as write_variant
 from tests.oracle.agreement import disagreements
 
 Array = NDArray[Any]

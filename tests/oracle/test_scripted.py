@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from grader.model.weight_shapes import kv_bytes_per_token
 from grader.oracle.llama import FLOAT32, HUGGING_FACE_BF16
 from grader.oracle.references import load_oracle
 from grader.oracle.scripted import MARGIN, ScriptedModel, scripted_model
@@ -68,3 +69,8 @@ def test_end_of_sequence_ids_can_be_chosen_or_left_out(rng: np.random.Generator,
     (tmp_path / "none").mkdir()
     endless = scripted_model(rng, tmp_path / "none", vocab_size=50, eos_token_ids=())
     assert endless.stream([4], 60) == (endless.continuation(4, 60), "length")
+
+
+def test_memory_of_the_scripted_model(model: ScriptedModel) -> None:
+    wanted = 2 * 2 * 2 * 16 * 2  # keys and values, layers, heads, head size, bf16
+    assert kv_bytes_per_token(model.config) == wanted

@@ -16,7 +16,8 @@ import safetensors.numpy
 
 from grader import KIT
 from grader.oracle.llama import Forward, Reference
-from grader.oracle.references import ReferenceModel, load_references, variant_model
+from grader.oracle.references import ReferenceModel, load_references
+from grader.oracle.variants import variant_model
 from tests.oracle.agreement import disagreements
 from tests.tools import not_run
 

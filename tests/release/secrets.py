@@ -8,10 +8,18 @@ HELPER = re.compile(r"( *)(def|class) _(?!_)")
 
 
 def secret_regions(path: Path) -> list[list[str]]:
-    """What follows a marker to the end of its function, and functions and classes with a leading underscore."""
+    """What follows a marker to the end of its function, and functions and classes with a leading underscore.
+
+    All of a file without a marker: it is a solution's own.
+    """
     regions: list[list[str]] = []
     indent = None
-    for line in path.read_text(encoding="utf-8").split("\n"):
+    lines = path.read_text(encoding="utf-8").split("\n")
+    if path.name == "__init__.py":
+        return []  # the starter has it as it is
+    if not any(map(MARKER.fullmatch, lines)):
+        return [lines]
+    for line in lines:
         depth = len(line) - len(line.lstrip())
         if line and indent is not None and (depth < indent or (not indent and line.startswith('extern "C"'))):
             indent = None

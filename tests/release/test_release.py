@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from grader import KIT, VERSION
+from grader.manifest import SUFFIXES
 from grader.release.record import ReleaseError
 from grader.release.release import make_release
 from grader.release.update import read_release, update
@@ -21,6 +22,20 @@ from tests.graded.grading import failures, grade, verdicts
 from tests.release.secrets import secret_regions
 
 STAGES = ("--stage", "0", "3", "8", "14")
+
+RELEASED_TESTS = {"__init__.py", "run.py", "tools.py", "submissions.py", "checking", "emulator", "given", "grader"}
+RELEASED_TESTS |= {
+    "grading",
+    "ipc",
+    "judge",
+    "observe",
+    "oracle",
+    "profile",
+    "report",
+    "throughput",
+    "traces",
+    "worker",
+}
 
 COMMON_LINE = re.compile(r"import |from \S+ import |\w+: .+,$")
 
@@ -63,15 +78,15 @@ def edited_release(release: Path, folder: Path, version: str, changes: dict[str,
 def test_holds_nothing_of_the_instructor(release: Path) -> None:
     with zipfile.ZipFile(release) as archive:
         texts = {name.partition("/")[2]: archive.read(name).decode("utf-8", "replace") for name in archive.namelist()}
-    withheld = ("solutions/", *(f"tests/{folder}/" for folder in ("campaigns", "gpu", "graded", "kit", "release")))
-    assert [name for name in texts if name.startswith(withheld)] == []
+    assert [name for name in texts if name.startswith("solutions/")] == []
+    assert {name.split("/")[1] for name in texts if name.startswith("tests/")} == RELEASED_TESTS
     assert [name for name in texts if "mutant" in name or "attack" in name or "hidden" in name] == []
     assert "maintainer.mk" not in texts
     modules = {name for name in texts if name.startswith("grader/release/")}
     assert modules == {f"grader/release/{name}.py" for name in ("__init__", "record", "update")}
     assert "LICENSE" in texts
     assert {name for name in texts if name.startswith("assignments/") and not name.endswith((".md", ".svg"))} == set()
-    solutions = [path for path in (KIT / "solutions").rglob("*") if path.suffix in (".cu", ".py")]
+    solutions = [path for path in (KIT / "solutions").rglob("*") if path.suffix in SUFFIXES]
     secret = {pair for path in solutions for region in secret_regions(path) for pair in pairs(region)}
     assert len(secret) > 300
     assert {name: found for name, text in texts.items() if (found := secret & set(pairs(text.split("\n"))))} == {}
@@ -109,22 +124,31 @@ def test_its_readme_commands_work(home: Path) -> None:
 def test_update_keeps_work_and_adds_stubs(release: Path, home: Path, tmp_path: Path) -> None:
     mine, untouched = home / "starter/engine/kernels/rmsnorm.cu", home / "starter/engine/kernels/softmax.cu"
     mine.write_text("// my work\n")
+    (home / "starter/engine/rope.py").write_text("# my work\n")
     newer = edited_release(
         release,
         tmp_path,
         "9.0.0",
         {
             "starter/engine/kernels/rmsnorm.cu": "// new contract\n",
+            "starter/engine/rope.py": "# new contract\n",
             "starter/engine/kernels/softmax.cu": "// new stub\n",
             "starter/engine/kernels/added.cu": "// added\n",
             "assignments/new.md": "new\n",
-            "CHANGELOG.md": "# Changelog\n\n## 9.0.0\n\nrmsnorm takes a stride.\n",
+            "CHANGELOG.md": "# Changelog\n\n## 9.0.0\n\nrmsnorm takes\na stride.\n\nFor maintainers: new\nrooms.\n\n"
+            f"## 8.0.0\n\nSmall.\n\n## {VERSION}\n\nKnown already.\n",
         },
     )
-    done = "\n".join(update(newer, home))
+    done = update(newer, home)
     assert mine.read_text() == "// my work\n"
     assert mine.with_name("rmsnorm.cu.new").read_text() == "// new contract\n"
-    assert "rmsnorm takes a stride." in done
+    beside = [line for line in done if ".new" in line]
+    assert beside == [
+        "starter/engine/kernels/rmsnorm.cu: its stub changed; the new one is rmsnorm.cu.new beside yours.",
+        "starter/engine/rope.py: its stub changed; the new one is rope.py.new beside yours.",
+    ]
+    end = f"The kit is now version 9.0.0 (it was {VERSION}).\n\nNew in 9.0.0:\n\nrmsnorm takes\na stride.\n\n"
+    assert "\n".join(done).endswith(f"{end}New in 8.0.0:\n\nSmall.")
     assert untouched.read_text() == "// new stub\n"
     assert (home / "starter/engine/kernels/added.cu").exists()
     assert (home / "assignments/new.md").exists()

@@ -2,14 +2,16 @@
 
 import ast
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from grader import KIT
-from grader.manifest import load_manifest
-from grader.release.starter import RECORD, generate, stale, write_starter
+from grader.manifest import SUFFIXES, load_manifest
+from grader.release.record import GENERATED
+from grader.release.starter import generate, stale, write_starter
 from grader.release.stubbing import StarterError, stub_text
 from tests.release.secrets import secret_regions
 
@@ -215,10 +217,10 @@ def test_a_file_changed_by_hand_is_never_overwritten(tmp_path: Path) -> None:
     assert not (starter / "engine/c.cu").exists()
     # Still the student's after the next run, also when the record is lost.
     assert write_starter({"engine/a.cu": b"3", "engine/b.cu": b"2"}, starter)[0].startswith("Kept engine/a.cu")
-    (starter / RECORD).unlink()
+    (starter / GENERATED).unlink()
     assert [line[:4] for line in write_starter({"engine/a.cu": b"3", "engine/b.cu": b"4"}, starter)] == ["Kept", "Kept"]
     assert stale({"engine/b.cu": b"2", "engine/d.cu": b""}, starter) == ["engine/a.cu", "engine/d.cu"]
-    assert set(json.loads((starter / RECORD).read_text())["files"]) == {"engine/a.cu", "engine/b.cu"}
+    assert set(json.loads((starter / GENERATED).read_text())["files"]) == {"engine/a.cu", "engine/b.cu"}
 
 
 # The kit's own
@@ -227,20 +229,33 @@ def test_a_file_changed_by_hand_is_never_overwritten(tmp_path: Path) -> None:
 def test_regenerating_the_starter_changes_nothing(tmp_path: Path) -> None:
     assert stale(generate()) == []
     write_starter(generate(), tmp_path)
-    assert (tmp_path / RECORD).read_bytes() == (KIT / "starter" / RECORD).read_bytes()
+    assert (tmp_path / GENERATED).read_bytes() == (KIT / "starter" / GENERATED).read_bytes()
 
 
 def test_no_line_of_a_solution_is_in_the_starter() -> None:
     texts = {path: path.read_text(encoding="utf-8").split("\n") for path in (KIT / "solutions").rglob("*.*")
-             if path.suffix in (".cu", ".py", ".toml")}  # fmt: skip
+             if path.suffix in SUFFIXES}  # fmt: skip
     regions = {path: [line.strip() for region in secret_regions(path) for line in region] for path in texts}
     secret = {line for lines in regions.values() for line in lines if len(line) > 25}
     open_ = {path: Counter(map(str.strip, lines)) - Counter(regions[path]) for path, lines in texts.items()}
     secret -= {line for lines in open_.values() for line in lines}
     assert len(secret) > 400
-    starter = {line.strip() for path in (KIT / "starter").rglob("*.*") if path.suffix in (".cu", ".py", ".toml")
+    starter = {line.strip() for path in (KIT / "starter").rglob("*.*") if path.suffix in SUFFIXES
                for line in path.read_text(encoding="utf-8").split("\n")}  # fmt: skip
     assert secret & starter == set()
+
+
+def test_all_of_a_solution_file_without_a_marker_is_secret(tmp_path: Path) -> None:
+    (tmp_path / "own.cuh").write_text("#pragma once\nconstexpr int TILE = 4;\n")
+    (tmp_path / "task.cu").write_text('#include <x>\n\n// s03.1: sum\nint sum();\n\nextern "C" void f() {}\n')
+    assert secret_regions(tmp_path / "own.cuh") == [["#pragma once", "constexpr int TILE = 4;", ""]]
+    assert secret_regions(tmp_path / "task.cu") == [["int sum();", ""]]
+
+
+def test_no_heading_in_a_stub_is_left_without_what_it_heads() -> None:
+    for name, content in generate().items():
+        if name.endswith(".py"):
+            assert re.findall(r"^#.*\n+(?:\Z|\n(?=#))", content.decode(), re.MULTILINE) == [], name
 
 
 def test_every_task_of_the_manifest_has_a_stub_in_a_file_of_its_stage_and_no_other_exists() -> None:

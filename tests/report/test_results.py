@@ -17,7 +17,7 @@ from grader.worker.student_errors import StudentError, source_lines, student_err
 
 FIRST = Check("s03.1", 1.0, ("s03.1",), 20.0)
 SECOND = Check("s03.2", 1.5, ("s03.2",), 20.0)
-STAGE = Stage("s03", "RMSNorm", "03-rmsnorm.md", "kernel", 2.5, ("kernels/rmsnorm.cu",), (FIRST, SECOND))
+STAGE = Stage("s03", "RMSNorm", "03-rmsnorm.md", 2.5, ("kernels/rmsnorm.cu",), (FIRST, SECOND))
 
 
 def results_of(*records: Record) -> dict[str, Any]:

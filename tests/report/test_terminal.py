@@ -16,7 +16,7 @@ def stage(name: str, title: str, checks: int, requires: tuple[str, ...] = ()) ->
     needs = tuple(f"{stage}.1" for stage in (*requires, name))
     entries = tuple(Check(f"{name}.{number}", 1.0, needs, 20.0) for number in range(1, checks + 1))
     handout = f"{name[1:]}-{title.lower()}.md"
-    return Stage(name, title, handout, "kernel", float(checks), ("launch.toml",), entries)
+    return Stage(name, title, handout, float(checks), ("launch.toml",), entries)
 
 
 SOFTMAX = stage("s05", "Softmax", 3)

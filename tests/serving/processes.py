@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -99,6 +100,15 @@ def running(submission: Path, model: str, *options: str) -> Iterator[Running]:
         if process.process.poll() is None:
             process.process.kill()
             process.process.wait()
+
+
+def model_with_template(folder: Path, template: str) -> Path:
+    """The tiny model without its weights, with this chat template."""
+    folder.mkdir()
+    for name in ("config.json", "tokenizer.json"):
+        shutil.copy(KIT / "reference_outputs/tiny/model" / name, folder)
+    (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+    return folder
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -12,7 +12,7 @@ from grader import KIT
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed: make setup EXTRAS=model")
 
-from grader.serving.chat_template import ChatTemplate, ChatTemplateError
+from grader.serving.chat_template import ChatTemplate, ChatTemplateError, find_template
 
 TINY = KIT / "reference_outputs/tiny/model"
 QUESTION = [{"role": "user", "content": "Who is there?"}]
@@ -39,7 +39,13 @@ def folder(tmp_path: Path) -> Path:
 def write(folder: Path, template: Any, **settings: Any) -> ChatTemplate:
     values = {"bos_token": "<|begin_of_text|>", **settings, "chat_template": template}
     (folder / "tokenizer_config.json").write_text(json.dumps(values), encoding="utf-8")
-    return ChatTemplate.from_folder(folder)
+    return found(folder)
+
+
+def found(folder: Path) -> ChatTemplate:
+    template = find_template(folder)
+    assert template
+    return template
 
 
 def test_a_conversation(folder: Path) -> None:
@@ -59,18 +65,46 @@ def test_where_a_template_may_lie(folder: Path) -> None:
     assert write(folder, named).render(QUESTION) == "c"
     assert write(folder, "{{ bos_token }}", bos_token={"content": "<s>", "lstrip": False}).render(QUESTION) == "<s>"
     (folder / "chat_template.jinja").write_text("d", encoding="utf-8")
-    assert ChatTemplate.from_folder(str(folder)).render(QUESTION) == "d"
+    assert found(folder).render(QUESTION) == "d"
 
 
 def test_a_model_without_template(folder: Path) -> None:
-    with pytest.raises(ChatTemplateError, match=r"has no chat template .*complete texts"):
-        ChatTemplate.from_folder(folder)
+    assert find_template(folder) is None
+    (folder / "tokenizer_config.json").write_text('{"bos_token": "<s>", "chat_template": null}', encoding="utf-8")
+    assert find_template(folder) is None
 
 
-@pytest.mark.parametrize("template", ["{% for %}", "{{ messages", "{% unknown %}"])
+@pytest.mark.parametrize(
+    "template", ["{% for %}", "{{ messages", "{% unknown %}", "{% for m in messages %}" * 30 + "{% endfor %}" * 30]
+)
 def test_a_faulty_template(folder: Path, template: str) -> None:
-    with pytest.raises(ChatTemplateError, match="chat template is faulty"):
+    with pytest.raises(ChatTemplateError, match=r"tokenizer_config\.json: the chat template is faulty: "):
         write(folder, template)
+    (folder / "tokenizer_config.json").unlink()
+    (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
+    with pytest.raises(ChatTemplateError, match=r"chat_template\.jinja: the chat template is faulty: "):
+        find_template(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "wanted"),
+    [
+        ("chat_template.jinja", b"\xff", "cannot be read"),
+        ("tokenizer_config.json", b"\xff", "cannot be read"),
+        ("tokenizer_config.json", b"{", "is not JSON"),
+        ("tokenizer_config.json", b"[]", "holds a list"),
+        ("tokenizer_config.json", b'{"chat_template": 1}', '"chat_template" must be a text'),
+        ("tokenizer_config.json", b'{"chat_template": [{"name": ["default"], "template": "a"}]}', "must be a text"),
+    ],
+)
+def test_a_template_that_cannot_be_read_is_not_taken_for_none(
+    folder: Path, name: str, content: bytes, wanted: str
+) -> None:
+    (folder / name).write_bytes(content)
+    with pytest.raises(ChatTemplateError) as caught:
+        find_template(folder)
+    assert str(caught.value).startswith(str(folder / name))
+    assert wanted in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from grader import KIT
-from tests.serving.processes import Running, running, wait_until
+from tests.serving.processes import Running, model_with_template, running, wait_until
 
 ENGINE = '''\
 import time
@@ -158,13 +158,14 @@ def command(*options: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(arguments, cwd=KIT, capture_output=True, text=True, timeout=60)
 
 
-def test_wrong_usage(submission: Path) -> None:
+def test_wrong_usage(submission: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         result = command("--model", "tiny", "--submission", str(submission), "--port", port)
         assert (result.returncode, "choose another PORT=" in result.stderr) == (2, True), result.stderr
     for options, wanted in (
         (("--model", "nope"), "there is no model nope"),
+        (("--model", str(model_with_template(tmp_path / "model", "{% for %}"))), "the chat template is faulty: "),
         (("--host", "203.0.113.1"), "choose another PORT= or HOST="),  # an address that no machine has
         (("--port", "70000"), "is no port"),
         (("--max-num-seqs", "0"), "is no whole number from 1"),

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from given.config import LlamaConfig
 from given.requests import SamplingParams
 
 from grader.oracle.scripted import ScriptedModel, scripted_model
@@ -15,7 +14,6 @@ from grader.traces.trace import (
     allowed_decode_steps,
     decode_steps,
     first_come,
-    kv_bytes_per_token,
     longest_first,
     random_trace,
     scripted_answers,
@@ -102,8 +100,3 @@ def test_a_random_trace_is_the_seed_s(rng: np.random.Generator) -> None:
     assert first == second
     assert all(10 <= len(request.prompt) <= 30 and 10 <= request.tokens <= 30 for request in first)
     assert all(request.params.ignore_eos and request.params.temperature == 0 for request in first)
-
-
-def test_memory_of_the_scripted_model(model: ScriptedModel) -> None:
-    config: LlamaConfig = model.config
-    assert kv_bytes_per_token(config) == 2 * 2 * 2 * 16 * 2  # keys and values, layers, heads, head size, bf16

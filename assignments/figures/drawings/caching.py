@@ -8,9 +8,9 @@ ANSWER = ("the", "mat", ".")
 
 def kv_cache_growth() -> Figure:
     figure = Figure(
-        "kv-cache-growth", 800, 420, "One prefill and three decodes fill a row of the cache",
+        "kv-cache-growth", 800, 420, "One prefill and three decodes fill a slot of the cache",
         """
-        The prompt The cat sat on has 4 tokens; the row of the cache has room for 8. Prefill computes keys and values of
+        The prompt The cat sat on has 4 tokens; the slot has room for 8. Prefill computes keys and values of
         the positions 0 to 3 and writes them; its last logits give the token the. The first decode computes key and
         value of the alone, writes them at position 4, and its one query reads positions 0 to 4: mat. The second decode
         writes mat at position 5 and reads 6 positions, the third writes the full stop at position 6 and reads 7.
@@ -18,7 +18,7 @@ def kv_cache_growth() -> Figure:
     )  # fmt: skip
     left, width, top, step, room = 176, 60, 84, 66, 8
     texts = [*PROMPT, *ANSWER]
-    figure.text(left + room * width / 2, 26, "one row of key_cache (value_cache alike), in every layer", bold=True)
+    figure.text(left + room * width / 2, 26, "one slot of key_cache (value_cache alike), in every layer", bold=True)
     for position in range(room):
         figure.text(left + (position + 0.5) * width, 58, str(position), 13, mono=True, color=FAINT)
     figure.text(left - 12, 58, "position", 13, anchor="end", color=FAINT)
@@ -101,7 +101,7 @@ def slot_mapping() -> Figure:
     figure = Figure(
         "slot-mapping", 800, 440, "Six tokens find their rows in a cache of three slots of six positions",
         """
-        The cache has num_slots = 3 rows of length = 6 positions; counted through, position p of slot s is row
+        The cache has num_slots = 3 slots of length = 6 positions; counted through, position p of slot s is row
         s · 6 + p. Slot 0 holds 4 tokens, slot 1 none, slot 2 holds 1. A call brings 6 tokens: 1 further for slot 0, 3
         for slot 1, 2 for slot 2. Their slot_mapping is 4, 6, 7, 8, 13, 14. Nothing else of the cache changes.
         """,

@@ -15,9 +15,9 @@ SIZE, BLOCKS = 4, 8
 
 def rows_and_blocks() -> Figure:
     figure = Figure(
-        "rows-and-blocks", 800, 390, "The same 256 positions as four rows of 64 and as sixteen blocks of 16",
+        "rows-and-blocks", 800, 390, "The same 256 positions as four slots of 64 and as sixteen blocks of 16",
         """
-        Requests A to I have 23, 9, 40, 14, 31, 5, 18, 27 and 30 tokens; none may grow beyond 64. As rows of 64 the
+        Requests A to I have 23, 9, 40, 14, 31, 5, 18, 27 and 30 tokens; none may grow beyond 64. As slots of 64 the
         memory holds 4 requests, A to D, of 86 tokens: 170 positions are kept free for tokens that may never come. As
         blocks of 16 the nine take 2, 1, 3, 1, 2, 1, 2, 2 and 2 blocks, all 16, with 197 tokens; 59 positions are empty,
         only in the last block of each.
@@ -25,7 +25,7 @@ def rows_and_blocks() -> Figure:
     )  # fmt: skip
     unit, top, height, step = 5.4, 64, 44, 58
     width = ROW * unit
-    for left, heading in ((30, "rows of 64: 4 requests run"), (424, "blocks of 16: 9 requests run")):
+    for left, heading in ((30, "slots of 64: 4 requests run"), (424, "blocks of 16: 9 requests run")):
         figure.text(left + width / 2, 28, heading, bold=True)
     for row in range(POSITIONS // ROW):
         y, used = top + row * step, LENGTHS[row] * unit
@@ -49,7 +49,7 @@ def rows_and_blocks() -> Figure:
     figure.text(
         400,
         342,
-        "Both have room for 256 tokens. A row is as long as the longest context, from the beginning;",
+        "Both have room for 256 tokens. A slot is as long as the longest context, from the beginning;",
         13,
         color=FAINT,
     )
@@ -213,12 +213,12 @@ def tiles_and_blocks() -> Figure:
         "tiles-and-blocks", 800, 330, "Tiles of 32 keys over blocks of 8, 16 and 32: each key finds its own block",
         """
         A context of 40 tokens, walked in tiles of 32 keys: tile 0 has the keys 0 to 31, tile 1 the keys 32 to 39. With
-        blocks of 8 tile 0 covers four blocks and tile 1 one; with blocks of 16 two and half of one; with blocks of 32
-        one and a quarter of one. Tiles are a matter of the kernel, blocks of the cache; no thread needs them to agree,
-        since key j looks in entry j // block_size.
+        blocks of 8 tile 0 covers four blocks and tile 1 one; with blocks of 16 two and half of one, whose other 8
+        positions are unused; with blocks of 32 one and a quarter of one, with 24 unused. Tiles are a matter of the
+        kernel, blocks of the cache; no thread needs them to agree, since key j looks in entry j // block_size.
         """,
     )  # fmt: skip
-    context, tile, unit, left = 40, 32, 14, 130
+    context, tile, unit, left = 40, 32, 10, 130
     for start in range(0, context, tile):
         end = min(start + tile, context)
         figure.box(left + start * unit, 40, (end - start) * unit, 32, f"tile {start // tile}", fill=GREY, size=13)
@@ -232,8 +232,9 @@ def tiles_and_blocks() -> Figure:
             figure.box(left + start * unit, y, (end - start) * unit, 36, f"[{index}]",
                        fill=COLOURS[index % 5], size=13, mono=True)  # fmt: skip
             if end < (index + 1) * size:
-                width = min(((index + 1) * size - end) * unit, 780 - left - end * unit)
-                figure.box(left + end * unit, y, width, 36, "unused", size=12, dashed=True, color=FAINT)
+                unused = (index + 1) * size - end
+                label = f"{unused} unused"
+                figure.box(left + end * unit, y, unused * unit, 36, label, size=12, dashed=True, color=FAINT)
     figure.line((left + tile * unit, 76), (left + tile * unit, 256), color=RED, dashed=True)
     figure.text(
         400, 284, "Thread i of a tile has key j = tile · 32 + i, and reads entry j / block_size of the table.", 13

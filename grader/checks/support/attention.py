@@ -75,12 +75,10 @@ def equal_scores(expected: Expected) -> Expected:
     return Expected(expected.values, attention_allowed(values, values, 0), BF16)
 
 
-def draw_decode(
-    rng: Generator, contexts: Sequence[int], heads: int, kv_heads: int, head_dim: int, length: int | None = None
-) -> list[Array]:
+def draw_decode(rng: Generator, contexts: Sequence[int], heads: int, kv_heads: int, head_dim: int) -> list[Array]:
     """q, key_cache, value_cache, slots and context_lens of sequences with these contexts in a contiguous cache."""
     q = bf16(rng, len(contexts), heads, head_dim, scale=SPREAD)
-    rows = draw_rows(rng, len(contexts) + 2, length or max(contexts, default=0) + 3, contexts, kv_heads, head_dim)
+    rows = draw_rows(rng, len(contexts) + 2, max(contexts, default=0) + 3, contexts, kv_heads, head_dim)
     return [q, *rows, np.array(contexts, np.int32)]
 
 

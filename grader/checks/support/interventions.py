@@ -6,6 +6,7 @@ engine that computes its answer elsewhere does not notice the change; what one c
 the reference does not have.
 """
 
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,24 +15,24 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 from given.config import LlamaConfig
-from given.requests import SamplingParams
 from numpy.random import Generator
 
 from grader.checking.api import Failure, Worker, expect_rows
 from grader.checking.draws import Array
 from grader.checks.support.cached_model import CachedModel
-from grader.checks.support.llm import new_llm
+from grader.checks.support.llm import greedy, new_llm
 from grader.checks.support.s10 import GenerationRun
 from grader.judge.compare import ROW_FACTOR, row_errors
 from grader.observe.device_activity import ChangedRow
 from grader.oracle.intervention import Pass, find_changes, run_pass
 from grader.oracle.llama import LlamaOracle
-from grader.oracle.references import ReferenceModel, variant_model
+from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import scripted_model
 from grader.oracle.streams import TokenStream, expect_tokens
-from grader.traces.answers import read_completions
+from grader.oracle.variants import variant_model
+from grader.traces.drive import drive
 
-FOLLOWED = 2
+FOLLOWED = 3
 """Changes that an answer must follow."""
 MISSES = 1
 """Changes that an answer does not follow, at most, or of rows that the reference does not have."""
@@ -114,14 +115,14 @@ def _follows(answers: Sequence[Answer], changed: ChangedRow | None, oracle: Llam
         for number, seen in enumerate(passes)
         for changes in find_changes(seen, changed.before, changed.after)
     ]
-    outcomes = []
+    may_be_without_effect = False
     for number, changes in found:
         after = run_pass(oracle, answers[number].ids, changes)
         if not answers[number].differs(passes[number], after):
-            outcomes.append(None)
+            may_be_without_effect = True
         elif _all_right(answers, [*passes[:number], after, *passes[number + 1 :]]):
             return True
-    return None if outcomes else False
+    return None if may_be_without_effect else False
 
 
 def _all_right(answers: Iterable[Answer], passes: Iterable[Pass]) -> bool:
@@ -216,14 +217,12 @@ def batch(emulator: Worker, rng: Generator, model: Subject) -> Call:
 
 def serving(emulator: Worker, rng: Generator, model: Subject) -> Call:
     """Two requests, served together."""
-    prompts = [model.prompt(rng), model.prompt(rng)]
+    trace = [greedy(name, model.prompt(rng), NEW_TOKENS) for name in ("first", "second")]
     llm = new_llm(emulator, model.folder, max_num_seqs=2, max_model_len=64)
-    params = SamplingParams(max_tokens=NEW_TOKENS, **GREEDY)
 
     def call() -> list[Answer]:
-        result = emulator.call(llm.method("generate"), prompts, params)
-        completions = read_completions(result, len(prompts), model.config.vocab_size)
-        return [_continued(ids, answer.token_ids) for ids, answer in zip(prompts, completions, strict=True)]
+        seen = drive(emulator, llm, trace, model.config.vocab_size)
+        return [_continued(request.prompt, seen.tokens[request.id]) for request in trace]
 
     return call
 
@@ -247,18 +246,24 @@ OTHERWISE = {"s09.3"}
 """Checks that judge no model's answers."""
 
 
-def expect_own_answers(check_id: str, emulator: Worker, rng: Generator, tiny: ReferenceModel, folder: Path) -> None:
-    """Raise Failure unless answers of the kind that a check judges come from the submission's kernels.
-
-    `folder` is empty, and the submission may read it. Nothing is done for checks of stages without a model's answers.
-    """
+def subject_of(check_id: str) -> Callable[..., Subject] | None:
+    """On which model calls of the kind that a check judges are made; None when it judges no model's answers."""
     stage = check_id.partition(".")[0]
     if stage not in CALLS or check_id in OTHERWISE:
-        return
-    subject = stored
+        return None
     if check_id == "s08.7":
-        subject = variant
-    elif stage in ("s10", "s13", "s16") and check_id not in ON_STORED:
-        subject = scripted
-    model = subject(rng, tiny, folder)
-    expect_following(emulator, rng, CALLS[stage](emulator, rng, model), model.oracle)
+        return variant
+    return scripted if stage in ("s10", "s13", "s16") and check_id not in ON_STORED else stored
+
+
+def expect_own_answers(
+    stage: str,
+    subject: Callable[..., Subject],
+    emulator: Worker,
+    rng: Generator,
+    tiny: ReferenceModel,
+) -> None:
+    """Raise Failure unless the answers of a stage's calls on this model come from the submission's kernels."""
+    with tempfile.TemporaryDirectory(prefix="pagedlab-") as folder:
+        model = subject(rng, tiny, Path(folder))
+        expect_following(emulator, rng, CALLS[stage](emulator, rng, model), model.oracle)

@@ -3,18 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from given.contracts import BF16
 from given.requests import SamplingParams
 from numpy.random import Generator
 
 from grader.checking.api import DeviceActivity, Worker, require
 from grader.checks.support.cached_model import multiplications
 from grader.checks.support.llm import ending, new_llm
-from grader.model.weight_shapes import weight_shapes
+from grader.model.weight_shapes import kv_bytes_per_token, weight_shapes
 from grader.oracle.references import ReferenceModel
 from grader.oracle.scripted import ScriptedModel
 from grader.oracle.streams import expect_stream
 from grader.traces.answers import read_step
-from grader.traces.trace import BF16_BYTES, Trace, kv_bytes_per_token
+from grader.traces.trace import Trace
 
 MODEL_LEN = 512
 """Tokens of a contiguous row, the longest that a request may become."""
@@ -37,7 +38,7 @@ def kv_bytes(model: ScriptedModel) -> int:
 
 def device_cap(model: ScriptedModel) -> int:
     """The weights, and CAP_ROWS contiguous rows: even if it had no other need, a contiguous cache held no more."""
-    weights = sum(_elements(shape) for shape in weight_shapes(model.config).values()) * BF16_BYTES
+    weights = sum(_elements(shape) for shape in weight_shapes(model.config).values()) * BF16.itemsize
     return weights + CAP_ROWS * MODEL_LEN * kv_bytes_per_token(model.config)
 
 
@@ -139,7 +140,7 @@ def activation_bytes(tiny: ReferenceModel, work: Work) -> int:
     """About what a step must write: the outputs of each operation for one token of each request, and logits."""
     c = tiny.config
     heads = 2 * c.num_heads * c.head_dim + 4 * c.num_kv_heads * c.head_dim
-    layer = (6 * c.hidden_size + 3 * c.intermediate_size + heads) * BF16_BYTES
+    layer = (6 * c.hidden_size + 3 * c.intermediate_size + heads) * BF16.itemsize
     return work.requests * (c.num_layers * layer + 4 * c.vocab_size)
 
 
@@ -148,4 +149,4 @@ def linear_bytes(tiny: ReferenceModel) -> int:
     shapes = weight_shapes(tiny.config)
     head = tiny.config.vocab_size * tiny.config.hidden_size
     inner = sum(shape[0] * shape[1] for name, shape in shapes.items() if len(shape) == 2 and "layers" in name)
-    return (inner + head) * BF16_BYTES
+    return (inner + head) * BF16.itemsize

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from grader import SUBMISSION_PATH
 from grader.emulator.compiler.rewriter import SourceError
-from grader.emulator.compiler.tokens import tokens
+from grader.emulator.compiler.tokens import LINE_DIRECTIVE, tokens
 
 HEADERS = Path(__file__).resolve().parent.parent / "include"
 """CUDA's headers for the emulator."""
@@ -26,7 +26,6 @@ MAX_HEADER = 1 << 20
 MAX_DEPTH = 100
 
 _INCLUDE = re.compile(r'\s*#\s*include\s*(?:"(?P<quoted>[^"\n]+)"|<(?P<angled>[^>\n]+)>)')
-_LINE = re.compile(r'\s*#\s*line\s+(\d+)(?:\s+"([^"]*)")?')
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 _PLAIN_NAME = re.compile(r"[\w./ +-]+")
 
@@ -55,7 +54,7 @@ class _Includer:
             line += text.count("\n", counted, token.start)
             counted = token.start
             include = _INCLUDE.match(token.text)
-            if named := _LINE.match(token.text):
+            if named := LINE_DIRECTIVE.match(token.text):
                 file, line = named[2] or file, int(named[1]) - 1
             elif include and (path := self._path(include, f"{file}:{line}", folder)):
                 given = self._header(path, f"{file}:{line}", depth)

@@ -10,11 +10,10 @@ from typing import NamedTuple
 from grader.emulator.compiler import unsupported
 from grader.emulator.compiler.host_code import host_ranges
 from grader.emulator.compiler.kernel_macros import expanded
-from grader.emulator.compiler.tokens import Token, closing_bracket, tokens
+from grader.emulator.compiler.tokens import LINE_DIRECTIVE, Token, closing_bracket, tokens
 
 _WITH_ARGUMENTS = {"__launch_bounds__", "__attribute__", "__align__", "alignas", "decltype", "__maxnreg__", "declspec"}
 _DEFINE = re.compile(r"\s*#\s*define\s+(\w+)(.*)", re.DOTALL)
-_LINE = re.compile(r'\s*#\s*line\s+(\d+)(?:\s+"([^"]*)")?')
 
 
 class SourceError(Exception):
@@ -44,7 +43,7 @@ def numbered(source: str) -> Iterator[tuple[int, tuple[str, int], str]]:
     """Of each line but #line directives its index in the text, file and number as those give them, and its text."""
     name, current = "kernel.cu", 0
     for i, text in enumerate(source.split("\n")):
-        if directive := _LINE.match(text):
+        if directive := LINE_DIRECTIVE.match(text):
             name, current = directive[2] or name, int(directive[1]) - 1
             continue
         current += 1
@@ -258,7 +257,7 @@ class _Rewriter:
     def _error(self, token: Token, message: str) -> SourceError:
         file, line, begin = "kernel.cu", 1, 0
         for directive in self.directives:
-            found = _LINE.match(directive.text)
+            found = LINE_DIRECTIVE.match(directive.text)
             if found and directive.start < token.start:
                 file, line, begin = found[2] or file, int(found[1]) - 1, directive.end
         return SourceError(f"{file}:{line + self.source.count(chr(10), begin, token.start)}: error: {message}\n")

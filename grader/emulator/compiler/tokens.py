@@ -13,6 +13,8 @@ _TOKEN = re.compile(
       | (?P<mark_>\.\.\.|<<<|::|.)""",
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
+LINE_DIRECTIVE = re.compile(r'\s*#\s*line\s+(\d+)(?:\s+"([^"]*)")?')
+"""#line: the number of the next line, and the file where one is named."""
 
 
 class Token(NamedTuple):

@@ -16,10 +16,11 @@ from ml_dtypes import bfloat16
 if TYPE_CHECKING:
     from pycuda.gpuarray import GPUArray
 
-DTYPES = {"bf16": np.dtype(bfloat16), "f32": np.dtype(np.float32), "i32": np.dtype(np.int32)}
+BF16 = np.dtype(bfloat16)
+DTYPES = {"bf16": BF16, "f32": np.dtype(np.float32), "i32": np.dtype(np.int32)}
 
 
-_CUDA_TYPES = {DTYPES["bf16"]: "__nv_bfloat16", DTYPES["f32"]: "float", DTYPES["i32"]: "int"}
+_CUDA_TYPES = {BF16: "__nv_bfloat16", DTYPES["f32"]: "float", DTYPES["i32"]: "int"}
 
 
 class ShapeError(ValueError):

@@ -8,6 +8,7 @@
 #pragma once
 #include <cuda_bf16.h>
 
+// s11.1: the tiles, how rows get there, and the pass over the keys
 constexpr int MAX_HEAD_DIM = 128;
 constexpr int TILE = 32;            // queries of a block, and keys or values it holds at a time
 constexpr int SIDE = 8;             // SIDE x SIDE threads form a block, as in launch.toml

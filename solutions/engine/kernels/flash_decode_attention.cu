@@ -18,8 +18,8 @@
 
 #include "warp.cuh"
 
-constexpr int MAX_HEAD_DIM = 128;
 // s11.2: the tile and its vectors
+constexpr int MAX_HEAD_DIM = 128;
 constexpr int TILE = 128;  // keys of a tile and threads of a block, as in launch.toml
 constexpr int VECTOR = 8;  // bf16 numbers in 16 bytes, the widest load
 

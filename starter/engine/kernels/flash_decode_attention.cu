@@ -18,8 +18,6 @@
 
 #include "warp.cuh"
 
-constexpr int MAX_HEAD_DIM = 128;
-
 extern "C" __global__ void flash_decode_attention(
     __nv_bfloat16* __restrict__ out, const __nv_bfloat16* __restrict__ q,
     const __nv_bfloat16* __restrict__ key_cache, const __nv_bfloat16* __restrict__ value_cache,

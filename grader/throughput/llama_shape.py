@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 from given.config import LlamaConfig
+from given.contracts import BF16
 from safetensors.numpy import save_file
 
 from grader.model.weight_shapes import weight_shapes
@@ -48,7 +48,7 @@ def bench_model(folder: Path) -> LlamaConfig:
     (folder / "config.json").write_text(json.dumps(SETTINGS, indent=2) + "\n", encoding="utf-8")
     config = LlamaConfig.from_folder(folder)
     rng = np.random.default_rng(0)
-    numbers = (DEVIATION * rng.standard_normal(DRAWN, np.float32)).astype(ml_dtypes.bfloat16)
+    numbers = (DEVIATION * rng.standard_normal(DRAWN, np.float32)).astype(BF16)
     shapes = weight_shapes(config)
     del shapes["lm_head.weight"]  # tied
     weights = {

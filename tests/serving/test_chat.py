@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from grader import KIT
+from tests.serving.processes import model_with_template
 from tests.tools import interrupts_enabled
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed: make setup EXTRAS=model")
@@ -36,7 +37,7 @@ class LLM:
     def step(self):
         time.sleep(SLEEP)
         token, self.left = self.left[0], self.left[1:]
-        return [StepOutput("talk", token, None if self.left else "length")]
+        return [StepOutput("chat", token, None if self.left else "length")]
 """
 DETOKENIZER = """\
 class Detokenizer:
@@ -78,7 +79,7 @@ def command(folder: Path, *arguments: str) -> list[str]:
     ]
 
 
-def talk(folder: Path, *arguments: str) -> tuple[int, str, str]:
+def answer(folder: Path, *arguments: str) -> tuple[int, str, str]:
     result = subprocess.run(command(folder, *arguments), cwd=KIT, env=os.environ, capture_output=True, text=True)
     assert "Traceback" not in result.stderr
     return result.returncode, result.stdout, result.stderr
@@ -86,7 +87,7 @@ def talk(folder: Path, *arguments: str) -> tuple[int, str, str]:
 
 def test_an_answer_is_text_and_its_speed(tmp_path: Path) -> None:
     write(tmp_path, ENGINE.replace("SLEEP", "0"))
-    code, text, said = talk(tmp_path, "generate", "O Romeo, Romeo!")
+    code, text, said = answer(tmp_path, "generate", "O Romeo, Romeo!")
     assert (code, text) == (0, "O Romeo, Romeo!.\n")
     assert "tokens in" in said
     assert said.strip().endswith("length]")
@@ -104,7 +105,7 @@ def test_interrupting_aborts_the_request(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     text, said = process.communicate(timeout=30)
     assert process.returncode == 0, said
-    assert "abort talk" in text
+    assert "abort chat" in text
     assert said.strip().endswith("aborted]")
 
 
@@ -126,13 +127,13 @@ def test_interrupting_aborts_the_request(tmp_path: Path) -> None:
 def test_faults_of_the_engine_are_shown_as_its_own(tmp_path: Path, old: str, new: str, wanted: str) -> None:
     assert old in ENGINE
     write(tmp_path, ENGINE.replace(old, new).replace("SLEEP", "0"))
-    code, _, said = talk(tmp_path, "generate", "ROMEO:")
+    code, _, said = answer(tmp_path, "generate", "ROMEO:")
     assert (code, wanted in said) == (1, True), said
 
 
 def test_a_stub_is_named_with_what_comes_first(tmp_path: Path) -> None:
     write(tmp_path, ENGINE, 'def push():\n    raise NotImplementedError("s10.4")\nraise NotImplementedError("s10.4")\n')
-    code, _, said = talk(tmp_path, "generate", "ROMEO:")
+    code, _, said = answer(tmp_path, "generate", "ROMEO:")
     assert code == 1
     assert "NOT_IMPLEMENTED s10.4 (engine/detokenizer.py:3)" in said
     assert "The first stub is s10.4 in engine/detokenizer.py:2: make grade STAGE=10." in said
@@ -149,5 +150,19 @@ def test_a_stub_is_named_with_what_comes_first(tmp_path: Path) -> None:
 )
 def test_wrong_usage(tmp_path: Path, arguments: tuple[str, ...], code: int, wanted: str) -> None:
     write(tmp_path, ENGINE.replace("SLEEP", "0"))
-    result, _, said = talk(tmp_path, *arguments)
+    result, _, said = answer(tmp_path, *arguments)
     assert (result, wanted in said) == (code, True), said
+
+
+@pytest.mark.parametrize(
+    ("template", "wanted"),
+    [
+        ("{% for %}", "chat_template.jinja: the chat template is faulty: "),
+        ("{{ raise_exception('not now') }}", "the model's chat template refuses these messages: not now"),
+    ],
+)
+def test_a_broken_chat_template_is_not_taken_for_none(tmp_path: Path, template: str, wanted: str) -> None:
+    write(tmp_path, ENGINE.replace("SLEEP", "0"))
+    model = model_with_template(tmp_path / "model", template)
+    result, text, said = answer(tmp_path, "generate", "ROMEO:", "--model", str(model))
+    assert (result, text, wanted in said) == (2, "", True), said
