@@ -69,7 +69,7 @@ SUITES = (
     Suite("solutions", "quick", 120, (*modules("graded", "solutions"), *modules("release", "starter"))),
     Suite("mutants", "quick", 240, (*modules("graded", "mutants"), *modules("campaigns", "campaigns"))),
     Suite("attacks", "quick", 120, modules("graded", "attacks", "cheats")),
-    Suite("nothing computed", "ci", 150, modules("graded", "nothing_computed")),
+    Suite("nothing computed", "ci", 300, modules("graded", "nothing_computed", "own_answers")),
     Suite("conformance", "ci", 90, ("tests/conformance",)),
     Suite("bugs", "ci", 90, ("tests/bugs", *modules("graded", "planted_bugs"), "tests/test_debugging_page.py")),
     Suite("profile", "ci", 15, modules("graded", "profile")),

@@ -219,12 +219,13 @@ def in_the_model(worker: Worker, tiny: ReferenceModel) -> None:
 @check("s09.10")
 def constant_work(emulator: Worker, tiny: ReferenceModel, expect_band: Band) -> None:
     """decode launches as much for a long context as for a short one, and multiplies the weights by one row."""
-    ids, config = long_ids(tiny), tiny.config
+    prompt, config = tiny.reference("long_text"), tiny.config
+    ids = prompt.ids.tolist()
     model = CachedModel(emulator, tiny.folder, config, 1, len(ids))
     seen = {}
     for context in (2, 64, len(ids)):
         model.prefill(ids[: context - 1])
-        seen[context] = watch(emulator, partial(model.decode, ids[context - 1]))
+        seen[context] = watch(emulator, partial(model.decode, ids[context - 1]), prompt, [context - 1])
     for context, observed in seen.items():
         expect_no_more(f"decode at a context of {context}", observed, "A context of 2", seen[2])
         expect_products(f"decode at a context of {context}", observed, config, 1, 1)
@@ -234,16 +235,12 @@ def constant_work(emulator: Worker, tiny: ReferenceModel, expect_band: Band) -> 
 @check("s09.11")
 def bytes_of_a_step(emulator: Worker, tiny: ReferenceModel, expect_band: Band) -> None:
     """decode reads the keys and values of its context once per query head, and copies none of them."""
-    ids = long_ids(tiny)
+    prompt = tiny.reference("long_text")
+    ids = prompt.ids.tolist()
     model = CachedModel(emulator, tiny.folder, tiny.config, 1, len(ids))
     seen = {}
     for context in (64, 300):
         model.prefill(ids[: context - 1])
-        seen[context] = watch(emulator, partial(model.decode, ids[context - 1]), counted=True)
+        seen[context] = watch(emulator, partial(model.decode, ids[context - 1]), prompt, [context - 1], counted=True)
     expect_decode_bytes(tiny.config, seen)
     expect_band("s09", 0.5)
-
-
-def long_ids(tiny: ReferenceModel) -> list[int]:
-    ids: list[int] = tiny.reference("long_text").ids.tolist()
-    return ids

@@ -29,6 +29,8 @@ from grader.oracle.llama import Reference
 from grader.oracle.references import ReferenceModel
 
 OP = "attention_varlen"
+EIGHT = (5, 31, 1, 17, 40, 3, 16, 57)
+"""Tokens of 8 prompts whose work is counted."""
 LENGTHS = (5,), (), (0, 0), (1,), (3, 0, 7), (15, 16, 17, 1, 0), (31, 32, 33), (64, 1, 65), (127, 129)
 
 
@@ -214,11 +216,13 @@ def in_the_model(worker: Worker, tiny: ReferenceModel) -> None:
 @check("s12.8")
 def steps_of_a_batch(emulator: Worker, tiny: ReferenceModel, expect_band: Band) -> None:
     """decode_batch of 8 sequences needs no more launches, products and copies than of one, and 2 to spare."""
-    model, prompts = eight(emulator, tiny)
-    model.prefill_batch(prompts)
-    model.decode_batch([5] * 8)
-    one = watch(emulator, partial(model.decode_batch, [7], (3,)))
-    all_ = watch(emulator, partial(model.decode_batch, [7, 9] * 4))
+    model, prompt = eight(emulator, tiny)
+    ids = prompt.ids.tolist()
+    model.prefill_batch([ids[:length] for length in EIGHT])
+    model.decode_batch([ids[length] for length in EIGHT])
+    one = watch(emulator, partial(model.decode_batch, [ids[EIGHT[7] + 1]], (7,)), prompt, [EIGHT[7] + 1])
+    rows = [EIGHT[slot] + 1 + (slot == 7) for slot in range(8)]
+    all_ = watch(emulator, partial(model.decode_batch, [ids[row] for row in rows]), prompt, rows)
     expect_no_more("decode_batch of 8", all_, "One sequence", one, SPARE_LAUNCHES)
     expect_products("decode_batch of 8", all_, tiny.config, 8, 8)
     expect_band("s12", 0.25)
@@ -227,15 +231,16 @@ def steps_of_a_batch(emulator: Worker, tiny: ReferenceModel, expect_band: Band) 
 @check("s12.9")
 def packed_prompts(emulator: Worker, tiny: ReferenceModel, expect_band: Band) -> None:
     """prefill_batch of 8 prompts needs as little, computes no token of padding, and logits of last tokens only."""
-    model, prompts = eight(emulator, tiny)
-    one = watch(emulator, partial(model.prefill_batch, prompts[3:4], (5,)))
-    all_ = watch(emulator, partial(model.prefill_batch, prompts))
+    model, prompt = eight(emulator, tiny)
+    prompts = [prompt.ids[:length].tolist() for length in EIGHT]
+    rows = [length - 1 for length in EIGHT]
+    one = watch(emulator, partial(model.prefill_batch, prompts[3:4], (5,)), prompt, rows[3:4])
+    all_ = watch(emulator, partial(model.prefill_batch, prompts), prompt, rows)
     expect_no_more("prefill_batch of 8", all_, "One prompt", one, SPARE_LAUNCHES)
     expect_products("prefill_batch of 8", all_, tiny.config, sum(map(len, prompts)), 8)
     expect_band("s12", 0.5)
 
 
-def eight(emulator: Worker, tiny: ReferenceModel) -> tuple[CachedModel, list[list[int]]]:
-    ids = tiny.reference("plain_text").ids.tolist()
-    prompts = [ids[:length] for length in (5, 31, 1, 17, 62, 3, 16, 40)]
-    return CachedModel(emulator, tiny.folder, tiny.config, 8, 70), prompts
+def eight(emulator: Worker, tiny: ReferenceModel) -> tuple[CachedModel, Reference]:
+    """A model with 8 slots, and a prompt that is longer than EIGHT."""
+    return CachedModel(emulator, tiny.folder, tiny.config, 8, 70), tiny.reference("plain_text")

@@ -100,10 +100,14 @@ def stored_rows(oracle: LlamaOracle, ids: Sequence[int], operations: Operations)
     return rows
 
 
-def watch(emulator: Worker, call: Callable[[], object], counted: bool = False) -> DeviceActivity:
-    """What the device does in a call."""
+def watch(
+    emulator: Worker, call: Callable[[], Array], reference: Reference, rows: Sequence[int], counted: bool = False
+) -> DeviceActivity:
+    """What the device does in a call; Failure unless its logits, [B, vocab_size] or of one token, are these rows."""
     with emulator.observe(counted) as seen:
-        call()
+        logits = call()
+    exact, rounded = (precision.logits[list(rows)] for precision in (reference.float32, reference.bf16))
+    expect_rows(logits.reshape(len(rows), -1), exact, rounded)
     return seen
 
 
