@@ -167,9 +167,15 @@ def drawn_map(wrong: Result) -> str:
     counts = np.array(wrong["counts"])
     lengths = zip((wrong["rows"], wrong["columns"]), counts.shape, strict=True)
     sizes = [np.bincount(np.arange(length) * cells // length) for length, cells in lengths]
-    counts, values = (_fold(_fold(table, MAP_ROWS).T, MAP_COLUMNS).T for table in (counts, np.outer(*sizes)))
+    depth = wrong.get("depth", 1)
+    counts, values = (_fold(_fold(table, MAP_ROWS).T, MAP_COLUMNS).T for table in (counts, depth * np.outer(*sizes)))
     marks = np.where(counts == 0, ".", np.where(counts < values, "+", "#"))
-    legend = f"{wrong['rows']} x {wrong['columns']} values: . right, + partly wrong, # wrong"
+    seen = (
+        f"{wrong['rows']} tokens x {wrong['columns']} heads"
+        if depth > 1
+        else f"{wrong['rows']} x {wrong['columns']} values"
+    )
+    legend = f"{seen}: . right, + partly wrong, # wrong"
     return "\n".join([*("".join(line) for line in marks), legend])
 
 

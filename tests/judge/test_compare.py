@@ -201,15 +201,25 @@ def test_a_value_that_rounds_to_infinity_may_be_infinite() -> None:
 
 
 def test_the_map_counts_every_wrong_value_in_at_most_64_cells_a_side() -> None:
-    want = np.zeros((3, 100, 1000))
+    want = np.zeros((300, 1000))
     got = want.astype(np.float32)
-    got[2, 99, 990:] = 1
+    got[299, 990:] = 1
     cells = failure_of(got, want).evidence["map"]
     counts = np.array(cells["counts"])
-    assert (cells["rows"], cells["columns"], counts.shape) == (300, 1000, (64, 64))
+    assert (cells["rows"], cells["columns"], cells["depth"], counts.shape) == (300, 1000, 1, (64, 64))
     assert counts.sum() == 10
     assert counts[:-1].sum() == 0
     assert np.array(failure_of(np.ones(5, np.float32), np.zeros(5)).evidence["map"]["counts"]).shape == (1, 5)
+
+
+def test_the_map_of_tokens_and_heads_has_a_cell_for_each_head() -> None:
+    want = np.zeros((5, 12, 24))
+    got = want.astype(np.float32)
+    got[3, 7], got[4, 0, 5] = 1, 1
+    cells = failure_of(got, want).evidence["map"]
+    counts = np.zeros((5, 12), int)
+    counts[3, 7], counts[4, 0] = 24, 1
+    assert cells == {"rows": 5, "columns": 12, "depth": 24, "counts": counts.tolist()}
 
 
 def test_worst_ratio_measures_in_units_of_the_tolerance() -> None:
@@ -237,7 +247,19 @@ def wrong_at(values: Array, where: Any) -> Array:
 
 
 PATTERNS: list[tuple[Callable[[Array], Any], str]] = [
-    (lambda x: np.full_like(x, np.nan), "or all of it was computed from NaN. Unwritten shared memory"),
+    (
+        lambda x: nan_beyond(x, np.s_[:]),
+        "Every value is NaN, as if never written: nothing was written, or it was computed from shared memory that was "
+        "not written yet (a missing barrier?), which has these bits too. Look at conditions around the store, and at "
+        "grid and block of the launch (launch.toml): too few, or x and y exchanged.",
+    ),
+    (
+        lambda x: np.full_like(x, np.nan),
+        "The wrong values were written, as NaN. It comes from infinity / infinity or infinity - infinity (expf "
+        "overflows from 89 on: subtract the maximum first), from 0 / 0, or from a value that was read before it was "
+        "written (a missing barrier?) or past an array.",
+    ),
+    (lambda x: np.full_like(x, np.inf), "The wrong values were written, as infinity: a number overflowed"),
     (lambda x: np.zeros_like(x), "Every value is zero."),
     (lambda x: x.T.reshape(x.shape), "transposed"),
     (lambda x: np.roll(x, 1, axis=1), "one place after its own, along dimension 1"),
@@ -250,9 +272,18 @@ PATTERNS: list[tuple[Callable[[Array], Any], str]] = [
     (lambda x: 1.06 * x, "Every value is 1.06 times what it should be."),
     (lambda x: x / 40, "1/40, where 40 is the last dimension"),
     (lambda x: x * 40**0.5, "sqrt(40), where 40"),
-    (lambda x: nan_beyond(x, np.s_[4:]), "Every row from 4 on is NaN, as if never written (of 6)"),
-    (lambda x: nan_beyond(x, np.s_[:, 10:]), "Every column from 10 on is NaN, as if never written (of 40)"),
-    (lambda x: np.where(np.arange(40) < 10, x, np.nan), "were written, as NaN or infinity: look for an overflow"),
+    (
+        lambda x: nan_beyond(x, np.s_[4:]),
+        "Every row from 4 on is NaN, as if never written (of 6): no thread wrote there. Look at the bound",
+    ),
+    (
+        lambda x: nan_beyond(x, np.s_[:, 10:]),
+        "Every column from 10 on is NaN, as if never written (of 40): no thread wrote there.",
+    ),
+    (
+        lambda x: np.where(np.arange(40) < 10, x, np.nan),
+        "The wrong values were written, as NaN. It comes from infinity / infinity",
+    ),
     (lambda x: np.where(np.arange(40) < 32, x, x + 3e-3), "The values are close, at most 3.0 times"),
     (lambda x: wrong_at(x, np.s_[1:, 25:]), "Every column from 25 on is wrong (of 40)."),
     (lambda x: wrong_at(x, np.s_[1:]), "The first row is right and every later one is wrong"),
@@ -286,6 +317,43 @@ def test_hints_in_one_and_three_dimensions() -> None:
     assert "Only the last element (256) is wrong." in hint_of(wrong_at(flat[:257], np.s_[256:]), flat[:257])
     assert "Only the tail is NaN, as if never written, elements 256 to 299 of 300" in hint_of(
         nan_beyond(flat, np.s_[256:]), flat
+    )
+
+
+def test_nan_where_0_is_wanted_is_0_divided_by_0() -> None:
+    want = np.zeros((3, 8))
+    want[2] = np.arange(8)
+    assert hint_of(np.where(want == 0, np.nan, want), want) == (
+        "The wrong values were written, as NaN, where 0 is wanted: most likely 0 / 0, a division by a sum to which "
+        "nothing was added. Test for that before you divide."
+    )
+
+
+def test_bf16_that_was_never_written_has_one_cause_only() -> None:
+    filled = np.full((3, 8), 0xFFFF, np.uint16).view(BF16)
+    assert failure_of(filled, np.ones((3, 8)), 0, BF16).evidence["hint"] == (
+        "Every value is NaN, as if never written: nothing was written. Look at conditions around the store, and at "
+        "grid and block of the launch (launch.toml): too few, or x and y exchanged."
+    )
+
+
+def test_what_an_array_held_before_the_call_is_known_in_place() -> None:
+    before = np.arange(300, dtype=np.float32)
+    want, got = before + 5, before + 5
+    got[256:] = before[256:]
+    with pytest.raises(Failure) as caught:
+        expect(got, Expected(want, 0, np.float32, before=before), "x")
+    assert str(caught.value.evidence["hint"]).startswith(
+        "Only the tail is as it was before the call, elements 256 to 299 of 300: no thread wrote there."
+    )
+
+
+def test_where_inputs_hold_nan_is_told_when_nan_comes_out() -> None:
+    expected = Expected(np.ones((3, 8)), 0, np.float32, about_nan="The caches hold NaN behind each context.")
+    with pytest.raises(Failure) as caught:
+        expect(np.full((3, 8), np.nan, np.float32), expected)
+    assert caught.value.evidence["hint"] == (
+        "The wrong values were written, as NaN. The caches hold NaN behind each context."
     )
 
 
