@@ -25,6 +25,8 @@ SMALLEST_ALLOWED = 2.0**-99
 HEADS_NDIM = 3
 """Arrays of this many dimensions are [tokens, heads, head size]."""
 
+SUSPECTED = "The values are those of a kernel that"
+"""How a hint begins that names mistakes."""
 MOST_SUSPECTS = 3
 MOST = 0.75
 
@@ -182,11 +184,13 @@ def _expect_array(got: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: 
 def suspected(got: NDArray[Any], expected: Expected) -> str | None:
     """One sentence on the mistakes with which a kernel returns just these values; None when no suspect fits."""
     right = compare(got, expected)
-    if right.wrong.sum() < FEWEST or right.unwritten[right.wrong].any():
+    if right.wrong.sum() < FEWEST or (right.is_output and right.unwritten[right.wrong].any()):
         return None
     fitting = [mistake for mistake, result in expected.suspects() if _explains(compare(got, result), right)]
+    if fitting and right.unwritten.all():
+        fitting.insert(0, "writes nothing")
     mistakes = ", or that ".join(list(dict.fromkeys(fitting))[:MOST_SUSPECTS])
-    return f"The values are those of a kernel that {mistakes}." if fitting else None
+    return f"{SUSPECTED} {mistakes}." if fitting else None
 
 
 def _explains(suspect: Comparison, right: Comparison) -> bool:

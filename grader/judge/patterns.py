@@ -108,13 +108,12 @@ def _unwritten(comparison: Comparison) -> str | None:
     if not comparison.unwritten[comparison.wrong].all():
         return None
     state = BEFORE[comparison.is_output]
+    same = "" if comparison.is_output else ", or only what was there before"
     if comparison.unwritten.all():
-        poison = POISON * (comparison.is_output and comparison.is_float32)
-        return (
-            f"Every value is {state}: nothing was written{poison}. Look at conditions around the store, and {LAUNCH}."
-        )
+        perhaps = same or POISON * comparison.is_float32
+        return f"Every value is {state}: nothing was written{perhaps}. Look at a condition at the store, and {LAUNCH}."
     where = (describe_region(comparison.wrong, state) or f"The wrong values are {state}.")[:-1]
-    return f"{where}: no thread wrote there. Look at the bound of the loop or condition around the store, and {LAUNCH}."
+    return f"{where}: no thread wrote there{same}. Look at bounds and conditions around the store, and {LAUNCH}."
 
 
 def _not_finite(comparison: Comparison, about_nan: str) -> str | None:

@@ -154,6 +154,8 @@ def rope(q: Array, k: Array, cos: Array, sin: Array, positions: Array) -> tuple[
     def suspects(which: int) -> Iterator[Suspect]:
         rows = np.minimum(np.arange(len(positions)), max(len(cos) - 1, 0))
         yield Suspect("takes row t of the tables, not row positions[t]", operations.rope(q, k, cos, sin, rows)[which])
+        first = operations.rope(q, k, cos, sin, np.zeros_like(positions))[which]
+        yield Suspect("takes row 0 of the tables for every token, not row positions[t]", first)
         yield Suspect("has the wrong sign at the sine", operations.rope(q, k, cos, np.negative(sin), positions)[which])
         apart = operations.rope(_apart(q), _apart(k), cos, sin, positions)[which]
         neighbours = _together(apart.values), _together(np.asarray(apart.allowed))

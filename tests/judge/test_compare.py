@@ -250,7 +250,7 @@ PATTERNS: list[tuple[Callable[[Array], Any], str]] = [
     (
         lambda x: nan_beyond(x, np.s_[:]),
         "Every value is NaN, as if never written: nothing was written, or it was computed from shared memory that was "
-        "not written yet (a missing barrier?), which has these bits too. Look at conditions around the store, and at "
+        "not written yet (a missing barrier?), which has these bits too. Look at a condition at the store, and at "
         "grid and block of the launch (launch.toml): too few, or x and y exchanged.",
     ),
     (
@@ -274,7 +274,7 @@ PATTERNS: list[tuple[Callable[[Array], Any], str]] = [
     (lambda x: x * 40**0.5, "sqrt(40), where 40"),
     (
         lambda x: nan_beyond(x, np.s_[4:]),
-        "Every row from 4 on is NaN, as if never written (of 6): no thread wrote there. Look at the bound",
+        "Every row from 4 on is NaN, as if never written (of 6): no thread wrote there. Look at bounds",
     ),
     (
         lambda x: nan_beyond(x, np.s_[:, 10:]),
@@ -332,7 +332,7 @@ def test_nan_where_0_is_wanted_is_0_divided_by_0() -> None:
 def test_bf16_that_was_never_written_has_one_cause_only() -> None:
     filled = np.full((3, 8), 0xFFFF, np.uint16).view(BF16)
     assert failure_of(filled, np.ones((3, 8)), 0, BF16).evidence["hint"] == (
-        "Every value is NaN, as if never written: nothing was written. Look at conditions around the store, and at "
+        "Every value is NaN, as if never written: nothing was written. Look at a condition at the store, and at "
         "grid and block of the launch (launch.toml): too few, or x and y exchanged."
     )
 
@@ -344,7 +344,8 @@ def test_what_an_array_held_before_the_call_is_known_in_place() -> None:
     with pytest.raises(Failure) as caught:
         expect(got, Expected(want, 0, np.float32, before=before), "x")
     assert str(caught.value.evidence["hint"]).startswith(
-        "Only the tail is as it was before the call, elements 256 to 299 of 300: no thread wrote there."
+        "Only the tail is as it was before the call, elements 256 to 299 of 300: no thread wrote there, or only "
+        "what was there before. Look at bounds and conditions around the store, and at grid and block of the launch"
     )
 
 
