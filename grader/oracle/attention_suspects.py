@@ -131,7 +131,10 @@ def _arithmetic(scale: float) -> Iterator[tuple[str, Attend]]:
     yield "divides the scores by scale", lambda q, k, v, _: attention(q, k, v, 1 / scale)
     yield "does not subtract the maximum before expf", _softmax_without(subtract=False)
     yield "does not divide by the sum of the exponentials", _softmax_without(normalise=False)
-    yield "divides by the sum also for a query that sees no key, whose sum is 0", _softmax_without(guard=False)
+    yield (
+        "has no case of its own for a query that sees no key: 0 / 0 is NaN, and so is expf(-infinity - -infinity)",
+        _softmax_without(guard=False),
+    )
     for tile in TILES:
         words = "when a later tile has a larger maximum"
         yield f"does not rescale the output's sums {words}", _softmax_without(tile=tile, stale="sums")
