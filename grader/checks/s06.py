@@ -128,8 +128,8 @@ def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
     """Both kernels share their work among threads that never race, and more rows get more of them."""
     few, many = ((Out((m, 32)), bf16(rng, m, 32), bf16(rng, 32, 32)) for m in (8, 256))
     several_tiles = Out((20, 33)), bf16(rng, 20, 70), bf16(rng, 33, 70)
-    for kernel in ("matmul_naive", "matmul_tiled"):
-        expect_parallel(emulator, worker, kernel, few, many)
+    for kernel, planned in (("matmul_naive", ("w",)), ("matmul_tiled", ())):
+        expect_parallel(emulator, worker, kernel, few, many, planned=planned)
         emulator.launch(kernel, *several_tiles)
 
 
