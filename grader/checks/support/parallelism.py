@@ -37,9 +37,10 @@ def expect_parallel(
         figure=counted.max_thread_accesses,
         threshold=counted.accesses // SMALLEST_SHARE,
     )
+    noun = "thread" if counted.threads == 1 else "threads"
     require(
         counted.threads > counted_few.threads,
-        f"{op} has {counted.threads:,} threads for many rows and {counted_few.threads:,} for few: "
+        f"{op} has {counted.threads:,} {noun} for many rows and {counted_few.threads:,} for few: "
         "its grid must grow with the rows.",
         "TOO_SLOW",
         figure=counted.threads,
