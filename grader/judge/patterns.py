@@ -131,8 +131,8 @@ def _not_finite(comparison: Comparison, about_nan: str) -> str | None:
             "nothing was added. Test for that before you divide."
         )
     causes = about_nan or (
-        "It comes from infinity / infinity or infinity - infinity (expf overflows from 89 on: subtract the maximum "
-        "first), from 0 / 0, or from a value that was read before it was written (a missing barrier?) or past an array."
+        "It comes from infinity / infinity or infinity - infinity (expf overflows from 89 on; a softmax subtracts the "
+        "maximum first), from 0 / 0, or from memory that was read too early (a missing barrier?) or past an array."
     )
     return f"The wrong values were written, as NaN{' or infinity' * bool(np.isinf(got).any())}. {causes}"
 

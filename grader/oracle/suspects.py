@@ -60,10 +60,17 @@ def of_residual_add(x: Array, y: Array) -> Iterator[Suspect]:
 def of_silu_mul(gate: Array, up: Array) -> Iterator[Suspect]:
     ones = np.ones_like(up)
     yield Suspect("takes up for gate and gate for up", operations.silu_mul(up, gate))
+    yield Suspect("reads up for gate too", operations.silu_mul(up, up))
     yield Suspect("leaves out the product with up", operations.silu_mul(gate, ones))
     yield Suspect("has the wrong sign in exp(-gate)", _products(gate, 1 - _sigmoid(gate), up))
     yield Suspect("leaves out the factor gate: silu(g) is g · sigmoid(g)", _products(_sigmoid(gate), up))
     yield Suspect("leaves out the sigmoid", _products(gate, up))
+    with np.errstate(all="ignore"):
+        grown = np.exp(gate.astype(np.float32))
+        overflowing = _products(gate, grown / (1 + grown), up)
+    yield Suspect(
+        "computes expf(g) / (1 + expf(g)), infinity / infinity from 89 on: 1 / (1 + expf(-g)) is not", overflowing
+    )
 
 
 def _sigmoid(x: Array) -> Values:

@@ -102,7 +102,7 @@ def test_nothing_else_is_an_expression(tmp_path: Path, expression: str) -> None:
         ({"grid": "[1, 1, 1, 1]"}, "wanted a list of 1 to 3 entries"),
         ({"block": "[0]"}, "[rmsnorm] block"),
         ({"block": "[1025]"}, "it must be 1 to 1,024"),
-        ({"block": "[64, 32]"}, "2048 threads, a block holds 1024"),
+        ({"block": "[64, 32]"}, "2,048 threads; a block holds at most 1,024"),
         ({"block": "[1, 1, 65]"}, "it must be 1 to 64"),
         ({"shared": '"T - 8"'}, "[rmsnorm] shared"),
         ({"shared": "[4]"}, "neither an integer nor an expression"),

@@ -256,8 +256,8 @@ PATTERNS: list[tuple[Callable[[Array], Any], str]] = [
     (
         lambda x: np.full_like(x, np.nan),
         "The wrong values were written, as NaN. It comes from infinity / infinity or infinity - infinity (expf "
-        "overflows from 89 on: subtract the maximum first), from 0 / 0, or from a value that was read before it was "
-        "written (a missing barrier?) or past an array.",
+        "overflows from 89 on; a softmax subtracts the maximum first), from 0 / 0, or from memory that was read too "
+        "early (a missing barrier?) or past an array.",
     ),
     (lambda x: np.full_like(x, np.inf), "The wrong values were written, as infinity: a number overflowed"),
     (lambda x: np.zeros_like(x), "Every value is zero."),
