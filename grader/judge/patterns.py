@@ -27,6 +27,11 @@ POISON = (
 )
 """Arithmetic in float32 keeps the bits of a NaN on the emulator."""
 
+FIRST_TOKEN = (
+    "But a first token hides mistakes: its position is 0, and where it sees a single key any score will do. Look at "
+    "positions and scores, not at the mask alone."
+)
+
 _AXES = {1: ("element",), 2: ("row", "column"), 3: ("token", "head", "component")}
 
 
@@ -248,7 +253,7 @@ def _one_region(comparison: Comparison) -> str | None:
     sentence = describe_region(comparison.wrong)
     if sentence and sentence.startswith("Only the tail"):
         return f"{sentence[:-1]}: look at a last tile that is not full, or at a bound."
-    return sentence
+    return f"{sentence} {FIRST_TOKEN}" if sentence and sentence.startswith("The first token") else sentence
 
 
 def _very_close(comparison: Comparison) -> str | None:

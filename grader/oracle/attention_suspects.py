@@ -17,6 +17,9 @@ LARGEST = 1 << 22
 TILES = (1, 8, 16, 32, 64, 128)
 """Keys of a tile, where a sum is not rescaled from tile to tile."""
 
+PARTS = (32, 64)
+"""Elements of a head that a warp, or two, hold one a lane."""
+
 Attend = Callable[[Array, Array, Array, float], Expected]
 
 
@@ -129,6 +132,9 @@ def _arithmetic(scale: float) -> Iterator[tuple[str, Attend]]:
     yield "does not multiply the scores by scale", lambda q, k, v, _: attention(q, k, v, 1.0)
     yield "multiplies the scores by scale twice", lambda q, k, v, _: attention(q, k, v, scale * scale)
     yield "divides the scores by scale", lambda q, k, v, _: attention(q, k, v, 1 / scale)
+    for part in PARTS:
+        mistake = f"takes only the first {part} elements of q and k into its scores"
+        yield mistake, partial(_with_first, part)
     yield "does not subtract the maximum before expf", _softmax_without(subtract=False)
     yield "does not divide by the sum of the exponentials", _softmax_without(normalise=False)
     yield (
@@ -140,6 +146,11 @@ def _arithmetic(scale: float) -> Iterator[tuple[str, Attend]]:
         yield f"does not rescale the output's sums {words}", _softmax_without(tile=tile, stale="sums")
         yield f"does not rescale the sum of the exponentials {words}", _softmax_without(tile=tile, stale="total")
         yield f"rescales neither sum {words}", _softmax_without(tile=tile, stale="both")
+
+
+def _with_first(part: int, q: Array, k: Array, v: Array, scale: float) -> Expected:
+    """With zeros behind the first elements of each query, which leave out those of the keys too."""
+    return operations.attention(np.where(np.arange(q.shape[-1]) < part, q, np.zeros_like(q)), k, v, scale)
 
 
 def _layouts() -> Iterator[tuple[str, Attend]]:

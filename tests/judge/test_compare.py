@@ -312,6 +312,10 @@ def test_hint_names_what_wrong_values_have_in_common(
 def test_hints_in_one_and_three_dimensions() -> None:
     want = np.random.default_rng(4).standard_normal((5, 4, 8))
     assert "Only head 2 is wrong." in hint_of(wrong_at(want, np.s_[:, 2]), want)
+    assert hint_of(wrong_at(want, np.s_[1:]), want) == (
+        "The first token is right and every later one is wrong. But a first token hides mistakes: its position is 0, "
+        "and where it sees a single key any score will do. Look at positions and scores, not at the mask alone."
+    )
     flat = np.arange(300.0)
     assert "Only the tail is wrong, elements 256 to 299 of 300" in hint_of(wrong_at(flat, np.s_[256:]), flat)
     assert "Only the last element (256) is wrong." in hint_of(wrong_at(flat[:257], np.s_[256:]), flat[:257])
