@@ -14,7 +14,8 @@ whose files the submission may read, `expect_band(workload, part)` holds the tim
 (grader/throughput/workloads.py) on a GPU against the kit's engine.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -51,6 +52,7 @@ __all__ = [
     "expect",
     "expect_error",
     "expect_rows",
+    "hinting",
     "property_check",
     "require",
 ]
@@ -80,6 +82,16 @@ def require(condition: bool, message: str, verdict: str = "INCORRECT_VALUE", **e
     """
     if not (isinstance(condition, bool | np.bool_) and condition):
         raise Failure(verdict, message, evidence)
+
+
+@contextlib.contextmanager
+def hinting(hint: str) -> Iterator[None]:
+    """Give what fails in a `with` block this hint: for a place where only one cause is left."""
+    try:
+        yield
+    except Failure as failure:
+        failure.evidence["hint"] = hint
+        raise
 
 
 def expect_error(call: Callable[[], Any], error: str, *mentions: str) -> None:

@@ -24,6 +24,13 @@ SHRINK_SECONDS = 3.0
 assert callable(providers._get_local_constants)
 providers._get_local_constants = lambda: providers._local_constants
 
+NAMES = {
+    "tokens": "T", "queries": "L", "past": "S - L", "group": "Hq / Hkv", "kv_heads": "Hkv", "head_dim": "D",
+    "m": "M", "n": "N", "k": "K", "rows": "R", "columns": "N",
+    "shift": "added to the values", "slope": "rise of the scores",
+}  # fmt: skip
+"""What a student reads of a drawn value: the contracts' names of dimensions, where they have one."""
+
 RACE_HINT = "The same inputs gave another answer the second time: look for a race."
 
 
@@ -131,7 +138,7 @@ class _Search:
     def _smallest_failure(self) -> Failure:
         """The failure of the last example that Hypothesis replayed: the smallest it found."""
         drawn, failure = self.failures[self.smallest]
-        failure.evidence["drawn"] = self.smallest
+        failure.evidence["drawn"] = _text({NAMES.get(name, name): value for name, value in drawn.items()})
         if failure.verdict in ("INCORRECT_VALUE", "NOT_FINITE") and self._passes_now(drawn):
             failure.evidence["hint"] = RACE_HINT
             return Failure("INCORRECT_VALUE", f"The result differs between runs. {failure.message}", failure.evidence)

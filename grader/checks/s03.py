@@ -62,8 +62,8 @@ def expect_few_requests(counted: Counters, kernel: str, size: int) -> None:
     requested = counted.of(1)[0]
     require(
         requested <= 2 * size,
-        f"{kernel} requests {requested:,} bytes of x{busiest(counted.sites)}, which has {size:,}: each element may be "
-        "read twice at most.",
+        f"{kernel} requests {requested:,} bytes of x{busiest(counted.sites, 'x')}, which has {size:,}: each element "
+        "may be read twice at most.",
         "TOO_SLOW",
         figure=requested,
         threshold=2 * size,

@@ -132,8 +132,8 @@ def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
     w = bf16(rng, int(rng.integers(30, 40)), int(rng.integers(30, 40)))
     few, many = ((Out((m, len(w))), bf16(rng, m, w.shape[1]), w) for m in (8, 256))
     several_tiles = Out((20, 33)), bf16(rng, 20, 70), bf16(rng, 33, 70)
-    for kernel in ("matmul_naive", "matmul_tiled"):
-        expect_parallel(emulator, worker, kernel, few, many)
+    for kernel, planned in (("matmul_naive", ("w",)), ("matmul_tiled", ())):
+        expect_parallel(emulator, worker, kernel, few, many, planned=planned)
         expect_launch(emulator, kernel, *several_tiles)
 
 

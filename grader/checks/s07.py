@@ -32,7 +32,7 @@ def prompt_lengths(worker: Worker, rng: Generator) -> None:
 def head_map(worker: Worker, rng: Generator) -> None:
     """Query head h uses key and value head h // (Hq / Hkv): 32 heads over 8, 6 over 2, 28 over 4, 5 over 5."""
     for heads, kv_heads in ((32, 8), (6, 2), (28, 4), (5, 5), (3, 1)):
-        q, k, v = draw_attention(rng, 3, 4, heads, kv_heads, 8)
+        q, k, v = draw_attention(rng, 4, 4, heads, kv_heads, 8)  # as many queries as keys: s07.3 tests the mask alone
         expect_attention(worker, OP, q, k, to_bf16(np.broadcast_to(np.arange(1, kv_heads + 1)[:, None], v.shape)))
         expect_attention(worker, OP, q, k, v)
 
@@ -61,11 +61,11 @@ def masked_keys(worker: Worker, rng: Generator) -> None:
 def large_scores(worker: Worker, rng: Generator) -> None:
     """Scores that rise or fall from key to key, and far past 88, neither overflow nor vanish."""
     for slope in (0.05, -0.05, 2.0, -2.0):
-        q, k, v = draw_attention(rng, 3, 150, 2, 2, 64)
+        q, k, v = draw_attention(rng, 150, 150, 2, 2, 64)
         q[:] = 1
         k[:] = to_bf16(np.broadcast_to(slope * np.arange(-75, 75)[:, None, None] / 8, k.shape))
         expect_attention(worker, OP, q, k, v)
-    q, k, v = draw_attention(rng, 4, 33, 4, 2, 64)
+    q, k, v = draw_attention(rng, 33, 33, 4, 2, 64)
     expect_attention(worker, OP, to_bf16(q * np.float32(100)), k, v)
     expect_far_scores(worker, OP)
 
@@ -73,8 +73,8 @@ def large_scores(worker: Worker, rng: Generator) -> None:
 @check("s07.6")
 def precise_scores(worker: Worker, rng: Generator) -> None:
     """Scores and sums stay float32 until the output is rounded."""
-    for keys in (64, 257, 600):
-        q, k, v = draw_attention(rng, 2, keys, 4, 2, 128)
+    for keys, heads in ((64, 4), (257, 2), (600, 1)):
+        q, k, v = draw_attention(rng, keys, keys, heads, 1, 128)
         expect_attention(worker, OP, q, k, to_bf16(v + np.float32(3)))
     expect_rounded_attention(worker, OP, rng)
 
@@ -83,8 +83,8 @@ def precise_scores(worker: Worker, rng: Generator) -> None:
 def head_sizes(worker: Worker, rng: Generator) -> None:
     """attention is right at head sizes of 8 to 128."""
     for head_dim in (8, 24, 40, 64, 120, 128):
-        expect_attention(worker, OP, *draw_attention(rng, 5, 9, 4, 2, head_dim))
-        expect_attention(worker, OP, *draw_attention(rng, 1, 70, 3, 1, head_dim))
+        expect_attention(worker, OP, *draw_attention(rng, 9, 9, 4, 2, head_dim))
+        expect_attention(worker, OP, *draw_attention(rng, 70, 70, 3, 1, head_dim))
 
 
 @check("s07.8")
@@ -107,7 +107,7 @@ def parallelism(emulator: Worker, worker: Worker, rng: Generator) -> None:
     """attention shares its work among threads that never race, and more queries get more of them."""
     keys = int(rng.integers(66, 80))
     few, many = ((Out((queries, 4, 24)), *draw_attention(rng, queries, keys, 4, 2, 24), 0.2) for queries in (2, 32))
-    expect_parallel(emulator, worker, OP, few, many)
+    expect_parallel(emulator, worker, OP, few, many, planned=("k",))
 
 
 @check("s07.10")

@@ -1,13 +1,14 @@
 """Stage 15: attention over a cache whose sequences lie in blocks anywhere in a pool."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking.api import BF16, InOut, Out, Sparse, Worker, check, expect, property_check
+from grader.checking.api import BF16, InOut, Out, Sparse, Worker, check, expect, hinting, property_check
 from grader.checking.draws import Array, bf16, to_bf16
 from grader.checks.support.attention import FAR_SCORES, SPREAD, equal_scores, expect_decoded_in_model, sloping_keys
 from grader.checks.support.caches import empty_cache
@@ -18,6 +19,10 @@ from grader.oracle.references import ReferenceModel
 FAR_BLOCKS = 2**31 // (16 * 4 * 64)
 """Blocks of 16 rows of 4 heads of 64 whose elements no 32-bit number counts any more."""
 SPARE_BLOCKS = 3
+FAR_HINT = (
+    "In a pool of 4 blocks the same is right, so it is the size of the pool: an int holds at most 2^31 - 1, and this "
+    "pool has more elements. Compute (block * block_size + offset) * Hkv * D as long long, from the first product on."
+)
 FAR = 1 << 24
 """The number of no block: to read there is out of bounds."""
 
@@ -184,23 +189,30 @@ def in_the_model(worker: Worker, rng: Generator, tiny: ReferenceModel) -> None:
 @check("s15.9")
 def far_blocks(emulator: Worker, rng: Generator) -> None:
     """write_kv and paged_attention reach blocks beyond 2^31 elements of a pool."""
-    shape = (FAR_BLOCKS + 4, 16, 4, 64)
+    near = np.arange(4, dtype=np.int32).reshape(2, 2)
+    contexts = np.array([20, 31], np.int32)
+    k, v = (bf16(rng, 51, 4, 64) for _ in range(2))
+    q = bf16(rng, 2, 8, 64, scale=SPREAD)
+    zeros = np.zeros((4, 16, 4, 64), BF16)
+    slots = slots_of(near, (20, 31), 16)
+    right = oracle.write_kv(zeros, zeros, k, v, slots)
+    keys, values = (np.asarray(expected.values) for expected in right)
+    for cache, expected in zip(
+        emulator.launch("write_kv", InOut(zeros), InOut(zeros), k, v, slots), right, strict=True
+    ):
+        expect(cache, expected, "a cache of 4 blocks")
+    expect_paged(emulator, (q, keys, values, near, contexts))
+
+    shape = (FAR_BLOCKS + 4, 16, 4, 64)  # the same in blocks far behind
     tables = FAR_BLOCKS + rng.permutation(4).astype(np.int32).reshape(2, 2)
     tables[1, 1] = 3  # where 32-bit addresses wrap to
-    contexts = np.array([20, 31], np.int32)
-    slots = slots_of(tables, (20, 31), 16)
-    k, v = (bf16(rng, len(slots), 4, 64) for _ in range(2))
     blocks = tables.flatten().tolist()
     blank = {block: np.zeros(shape[1:], BF16) for block in blocks}
-    pools = emulator.launch("write_kv", *(InOut(Sparse(shape, BF16, blank)) for _ in range(2)), k, v, slots)
-    q = bf16(rng, 2, 8, 64, scale=SPREAD)
-    written = [Sparse(shape, BF16, pool) for pool in pools]
-    got = emulator.launch("paged_attention", Out(q.shape), q, *written, tables, contexts, 0.125)
-
-    near = np.arange(4, dtype=np.int32).reshape(2, 2)  # the same in a pool of these blocks alone
-    keys, values = (np.stack([pool[block] for block in blocks]) for pool in pools)
-    zeros = np.zeros_like(keys)
-    want = oracle.write_kv(zeros, zeros, k, v, slots_of(near, (20, 31), 16))
-    for name, pool, expected in zip(("key_cache", "value_cache"), (keys, values), want, strict=True):
-        expect(pool, expected, f"{name}[{blocks}]")
-    expect(got, oracle.paged_attention(q, keys, values, near, contexts, 0.125))
+    with hinting(FAR_HINT):
+        empty = [InOut(Sparse(shape, BF16, blank)) for _ in range(2)]
+        pools = emulator.launch("write_kv", *empty, k, v, slots_of(tables, (20, 31), 16))
+        for name, pool, expected in zip(("key_cache", "value_cache"), pools, right, strict=True):
+            expect(np.stack([pool[block] for block in blocks]), replace(expected, suspects=tuple), f"{name}[{blocks}]")
+        written = [Sparse(shape, BF16, pool) for pool in pools]
+        got = emulator.launch("paged_attention", Out(q.shape), q, *written, tables, contexts, 0.125)
+        expect(got, oracle.paged_attention(q, keys, values, near, contexts, 0.125))

@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from given.contracts import CONTRACTS
 
 from grader.checking.functions import generator, is_check, title
 from grader.checks.support.interventions import expect_own_answers, subject_of
 from grader.failure import Failure
 from grader.grading.stubs import Stub
+from grader.judge.declared_types import misdeclared
 from grader.manifest import Check, ManifestError
 from grader.model import GRADED_MODEL
 from grader.oracle.references import ReferenceFileError, ReferenceModel, load_model
@@ -108,6 +110,7 @@ class GradingPlugin:
         self._list_only = list_only
         self._model = model
         self._deadlines = Deadlines()
+        self._engine = engine
         self._workers = Workers(engine, self._deadlines)
         self._running: Check | None = None
         self._started = 0.0
@@ -311,6 +314,7 @@ class GradingPlugin:
             return None
         if isinstance(problem, Failure):
             problem.evidence.setdefault("case", self._deadlines.last_call)
+            problem = self._with_types(problem)
             if printed := self._workers.printed():
                 problem.evidence.setdefault("log", printed)
             self._workers.end_check()
@@ -321,6 +325,18 @@ class GradingPlugin:
         text = "".join(traceback.format_exception(problem)) if problem else "it ended without an outcome\n"
         self.faults.append(f"check {check.id}: {text}")
         return Failure("NOT_RUN", "The grader itself failed in this check; the fault is not yours.")
+
+    def _with_types(self, failure: Failure) -> Failure:
+        """The failure, which begins with a wrong type among the parameters of the kernel that was called last."""
+        contract = CONTRACTS.get(str(failure.evidence["case"]).partition("(")[0])
+        if contract is None or failure.verdict == "COMPILE_ERROR":
+            return failure
+        try:
+            source = (self._engine / "kernels" / contract.file).read_text("utf-8", "replace")
+        except OSError:
+            return failure
+        wrong = misdeclared(source, contract)
+        return Failure(failure.verdict, f"{wrong} {failure.message}", failure.evidence) if wrong else failure
 
     def _finish(self, check: Check, failure: Failure | None) -> None:
         record = Record(

@@ -5,22 +5,30 @@ whole. Values are compared in float64; a comparison is written `not (error <= al
 accident.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from given.contracts import BF16
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from grader.failure import Failure
-from grader.judge.patterns import Comparison, Mask, Values, describe, describe_region
+from grader.judge.patterns import FEWEST, Comparison, Mask, Values, describe, describe_region
 
 LARGEST_MAP = 64
 """Rows and columns of the map of wrong values, at most."""
 
 SMALLEST_ALLOWED = 2.0**-99
 """What is allowed beside 0 for the sake of the formulas alone is told as exact."""
+
+HEADS_NDIM = 3
+"""Arrays of this many dimensions are [tokens, heads, head size]."""
+
+SUSPECTED = "The values are those of a kernel that"
+"""How a hint begins that names mistakes."""
+MOST_SUSPECTS = 3
+MOST = 0.75
 
 ROW_FACTOR = 8.0
 MEDIAN_FACTOR = 1.5
@@ -38,6 +46,19 @@ class Expected:
     values: NDArray[Any]
     allowed: ArrayLike
     dtype: DTypeLike
+    before: NDArray[Any] | None = None
+    """What the array held before the call, when the call changes it in place."""
+    suspects: "Callable[[], Iterable[Suspect]]" = tuple
+    """Computes them, when the values are wrong."""
+    about_nan: str = ""
+    """A sentence on where the inputs hold NaN that the call must not read."""
+
+
+class Suspect(NamedTuple):
+    """A mistake that a call may have: the words after "a kernel that", and what the call returns with it."""
+
+    mistake: str
+    result: Expected
 
 
 # Tolerances
@@ -98,7 +119,8 @@ def expect(got: Any, expected: Expected, name: str = "out") -> None:
     array = _expect_array(got, np.shape(expected.values), dtype, name)
     comparison = compare(array, expected)
     if comparison.wrong.any():
-        raise _wrong_values(comparison, dtype, name)
+        hint = suspected(array, expected) or describe(comparison, expected.about_nan)
+        raise _wrong_values(comparison, dtype, name, hint)
 
 
 def worst_ratio(got: NDArray[Any], expected: Expected) -> float:
@@ -122,12 +144,25 @@ def compare(got: NDArray[Any], expected: Expected) -> Comparison:
         near = (error <= allowed) & np.isfinite(allowed) & ((error > 0) | exact)
     both_nan = np.isnan(values) & np.isnan(wanted)
     wrong = np.asarray(~(near | exact | both_nan))
-    return Comparison(values, wanted, allowed, error, wrong, np.isnan(values) & _all_bits_set(got))
+    return Comparison(
+        values,
+        wanted,
+        allowed,
+        error,
+        wrong,
+        _unwritten(got, expected.before),
+        expected.before is None,
+        got.dtype == np.float32,
+    )
 
 
-def _all_bits_set(array: NDArray[Any]) -> Mask:
-    """Which elements have all bits set, as those that the grader fills before a call."""
-    return np.asarray((array[..., None].copy().view(np.uint8) == 0xFF).all(axis=-1))
+def _unwritten(got: NDArray[Any], before: NDArray[Any] | None) -> Mask:
+    """Which elements have the bits from before the call: all 1 in an output's floats, `before` where it is given."""
+    if before is None and got.dtype.kind in "iub":
+        return np.zeros(got.shape, bool)
+    bits = got[..., None].copy().view(np.uint8)
+    filled = 0xFF if before is None else before.astype(got.dtype)[..., None].copy().view(np.uint8)
+    return np.asarray((bits == filled).all(axis=-1))
 
 
 def _expect_array(got: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> NDArray[Any]:
@@ -146,7 +181,30 @@ def _expect_array(got: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: 
     return np.asarray(got)
 
 
-def _wrong_values(comparison: Comparison, dtype: np.dtype[Any], name: str) -> Failure:
+def suspected(got: NDArray[Any], expected: Expected) -> str | None:
+    """One sentence on the mistakes with which a kernel returns just these values; None when no suspect fits."""
+    right = compare(got, expected)
+    if right.wrong.sum() < FEWEST or (right.is_output and right.unwritten[right.wrong].any()):
+        return None
+    fitting = [mistake for mistake, result in expected.suspects() if _explains(compare(got, result), right)]
+    if fitting and right.unwritten.all():
+        fitting.insert(0, "writes nothing")
+    mistakes = ", or that ".join(list(dict.fromkeys(fitting))[:MOST_SUSPECTS])
+    return f"{SUSPECTED} {mistakes}." if fitting else None
+
+
+def _explains(suspect: Comparison, right: Comparison) -> bool:
+    """Whether all values are the suspect's, and most wrong ones are far nearer to them than to the right ones."""
+    if suspect.wrong.any():
+        return False
+    wrong = right.wrong
+    both_nan = np.isnan(suspect.got[wrong]) & np.isnan(suspect.want[wrong])
+    with np.errstate(all="ignore"):
+        nearer = (suspect.error[wrong] <= right.error[wrong] / 4) | (suspect.got[wrong] == suspect.want[wrong])
+    return bool((nearer | both_nan).mean() > MOST)
+
+
+def _wrong_values(comparison: Comparison, dtype: np.dtype[Any], name: str, hint: str | None) -> Failure:
     """The failure that tells of the wrong values; the worst is the one furthest beyond its allowed error."""
     wrong = comparison.wrong
     not_finite = int((wrong & ~np.isfinite(comparison.got) & np.isfinite(comparison.want)).sum())
@@ -157,7 +215,7 @@ def _wrong_values(comparison: Comparison, dtype: np.dtype[Any], name: str) -> Fa
     place = f"{name}{brackets(first['index']) if first['index'] else ''}"
     told = f"{place} = {first['got']}, want {first['want']} ({tolerance(first)})"
     message = f"{_how_many(wrong, 'value', not_finite)} First: {told}."
-    evidence = {**_counts(wrong), "first": first, "worst": worst, "map": wrong_map(wrong), "hint": describe(comparison)}
+    evidence = {**_counts(wrong), "first": first, "worst": worst, "map": wrong_map(wrong), "hint": hint}
     return Failure("NOT_FINITE" if not_finite else "INCORRECT_VALUE", message, evidence)
 
 
@@ -183,14 +241,18 @@ def _example(comparison: Comparison, flat: int, dtype: np.dtype[Any], name: str)
 
 
 def wrong_map(wrong: Mask) -> dict[str, Any]:
-    """Counts of wrong values in ≤ 64 × 64 cells; the array is seen as [product of its leading dimensions, last one]."""
-    table = wrong.reshape(1, -1) if wrong.ndim < 2 else wrong.reshape(-1, wrong.shape[-1])
+    """Counts of wrong values in ≤ 64 × 64 cells; the array is seen as [product of its leading dimensions, last one].
+
+    One of [tokens, heads, head size] is seen as tokens and heads, `depth` values each.
+    """
+    depth = wrong.shape[-1] if wrong.ndim == HEADS_NDIM else 1
+    table = wrong.sum(axis=-1) if wrong.ndim == HEADS_NDIM else wrong.reshape(-1, wrong.shape[-1] if wrong.ndim else 1)
     rows, columns = table.shape
     cells = (min(rows, LARGEST_MAP), min(columns, LARGEST_MAP))
     counts = np.zeros(cells, np.int64)
     row, column = np.nonzero(table)
-    np.add.at(counts, (row * cells[0] // rows, column * cells[1] // columns), 1)
-    return {"rows": rows, "columns": columns, "counts": counts.tolist()}
+    np.add.at(counts, (row * cells[0] // rows, column * cells[1] // columns), table[row, column])
+    return {"rows": rows, "columns": columns, "depth": depth, "counts": counts.tolist()}
 
 
 # Row by row: logits and hidden states

@@ -18,6 +18,20 @@ FEWEST = 4
 TILE = 8
 """Only a tail that begins at a multiple of it suggests a last tile."""
 
+BEFORE = {True: "NaN, as if never written", False: "as it was before the call"}
+"""What is said of values that were not written, by whether they are an output's."""
+
+LAUNCH = "at grid and block of the launch (launch.toml): too few, or x and y exchanged"
+POISON = (
+    ", or it was computed from shared memory that was not written yet (a missing barrier?), which has these bits too"
+)
+"""Arithmetic in float32 keeps the bits of a NaN on the emulator."""
+
+FIRST_TOKEN = (
+    "But a first token hides mistakes: its position is 0, and where it sees a single key any score will do. Look at "
+    "positions and scores, not at the mask alone."
+)
+
 _AXES = {1: ("element",), 2: ("row", "column"), 3: ("token", "head", "component")}
 
 
@@ -31,7 +45,10 @@ class Comparison:
     error: Values
     wrong: Mask
     unwritten: Mask
-    """Where every bit is still 1, as before the call."""
+    """Where every bit is as it was before the call."""
+    is_output: bool = True
+    """Whether the call fills the array, whose bits were all 1; else it changes the array in place."""
+    is_float32: bool = False
 
     def explained_by(self, candidate: Values, slack: float = 1.0) -> bool:
         """Whether `candidate`, made from what was returned, is what was wanted."""
@@ -42,8 +59,13 @@ class Comparison:
         return _distinctive(self.want, self.allowed)
 
 
-def describe(comparison: Comparison) -> str | None:
-    """One sentence on what the wrong values have in common; None when nothing known fits."""
+def describe(comparison: Comparison, about_nan: str = "") -> str | None:
+    """One sentence on what the wrong values have in common; None when nothing known fits.
+
+    `about_nan` says where the inputs hold NaN that must not be read.
+    """
+    if sentence := _unwritten(comparison) or _not_finite(comparison, about_nan):
+        return sentence
     for pattern in _PATTERNS:
         sentence = pattern(comparison)
         if sentence:
@@ -86,13 +108,41 @@ def _region(hit: Mask, name: str, word: str, alone: bool) -> str | None:
 # Nothing was computed
 
 
-def _nothing_written(comparison: Comparison) -> str | None:
-    if np.isnan(comparison.got).all():
+def _unwritten(comparison: Comparison) -> str | None:
+    """On wrong values that all are as they were before the call."""
+    if not comparison.unwritten[comparison.wrong].all():
+        return None
+    state = BEFORE[comparison.is_output]
+    same = "" if comparison.is_output else ", or only what was there before"
+    if comparison.unwritten.all():
+        perhaps = same or POISON * comparison.is_float32
+        return f"Every value is {state}: nothing was written{perhaps}. Look at a condition at the store, and {LAUNCH}."
+    where = (describe_region(comparison.wrong, state) or f"The wrong values are {state}.")[:-1]
+    return f"{where}: no thread wrote there{same}. Look at bounds and conditions around the store, and {LAUNCH}."
+
+
+def _not_finite(comparison: Comparison, about_nan: str) -> str | None:
+    """On wrong values that were computed, and all are NaN or infinite."""
+    got, want = comparison.got[comparison.wrong], comparison.want[comparison.wrong]
+    if np.isfinite(got).any() or comparison.unwritten[comparison.wrong].all():
+        return None
+    if np.isinf(got).all():
         return (
-            "Every value is NaN, with which the grader fills outputs before a call: nothing was written, or all of it "
-            "was computed from NaN. "
-            "Unwritten shared memory (a missing barrier?) and memory past an array also read as NaN."
+            "The wrong values were written, as infinity: a number overflowed (expf: from 89 on), or was divided by 0."
         )
+    if np.isnan(got).all() and not want.any():
+        return (
+            "The wrong values were written, as NaN, where 0 is wanted: most likely 0 / 0, a division by a sum to which "
+            "nothing was added. Test for that before you divide."
+        )
+    causes = about_nan or (
+        "It comes from infinity / infinity or infinity - infinity (expf overflows from 89 on; a softmax subtracts the "
+        "maximum first), from 0 / 0, or from memory that was read too early (a missing barrier?) or past an array."
+    )
+    return f"The wrong values were written, as NaN{' or infinity' * bool(np.isinf(got).any())}. {causes}"
+
+
+def _all_zero(comparison: Comparison) -> str | None:
     return "Every value is zero." if comparison.got.size > 1 and not comparison.got.any() else None
 
 
@@ -200,16 +250,10 @@ def _factor(got: Values, want: Values) -> float:
 
 
 def _one_region(comparison: Comparison) -> str | None:
-    never_written = comparison.unwritten[comparison.wrong].all()
-    if not never_written and not np.isfinite(comparison.got[comparison.wrong]).any():
-        return (
-            "The wrong values were written, as NaN or infinity: look for an overflow, for infinity - infinity, "
-            "for 0 / 0, or for a read of memory that nobody wrote."
-        )
-    sentence = describe_region(comparison.wrong, "NaN, as if never written" if never_written else "wrong")
+    sentence = describe_region(comparison.wrong)
     if sentence and sentence.startswith("Only the tail"):
         return f"{sentence[:-1]}: look at a last tile that is not full, or at a bound."
-    return sentence
+    return f"{sentence} {FIRST_TOKEN}" if sentence and sentence.startswith("The first token") else sentence
 
 
 def _very_close(comparison: Comparison) -> str | None:
@@ -230,7 +274,7 @@ def _close(comparison: Comparison, most: float = 16) -> str | None:
 
 
 _PATTERNS = (
-    _nothing_written,
+    _all_zero,
     _transposed,
     _shifted,
     _swapped,

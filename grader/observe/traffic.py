@@ -1,7 +1,7 @@
 """A profile by source lines, and what it says in words about the worst of them."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from math import ceil, prod
@@ -94,9 +94,12 @@ def advice(profile: Profile) -> list[str]:
     return [praise + conflicts * bool(whole.conflicts) + "."]
 
 
-def uncoalesced(sites: Iterable[Site]) -> str:
-    """One sentence on the worst line whose loads or stores use less than a quarter of what they move, if any."""
-    poor = [site for site in sites if _moves(site) and site.ideal < POOR * site.cost]
+def uncoalesced(sites: Iterable[Site], planned: Sequence[str] = ()) -> str:
+    """One sentence on the worst line whose loads or stores use less than a quarter of what they move, if any.
+
+    Loads of the arrays `planned` may be so.
+    """
+    poor = [site for site in sites if _moves(site) and site.ideal < POOR * site.cost and not _loads(site, planned)]
     return f"uncoalesced: {_global_sentence(max(poor, key=_excess))}" if poor else ""
 
 
@@ -106,8 +109,12 @@ def most_wasteful(sites: Iterable[Site]) -> str:
     return _global_sentence(worst) if worst is not None and _excess(worst) else ""
 
 
-def busiest(sites: Iterable[Site]) -> str:
-    """Which line asks for the most bytes of global memory: " (line 25 alone for 4,096)", empty where none is known."""
+def busiest(sites: Iterable[Site], array: str = "") -> str:
+    """Which line asks for the most bytes of global memory: " (line 25 alone for 4,096)", empty where none is known.
+
+    With `array`, of those of this array that are loaded.
+    """
+    sites = [site for site in sites if not array or _loads(site, (array,))]
     busiest = max(by_line(sites).values(), key=lambda group: sum(map(_bytes, group)), default=[])
     total = sum(map(_bytes, busiest))
     return f" ({busiest[0].place} alone for {total:,})" if total else ""
@@ -119,6 +126,10 @@ def _line(site: Site) -> Line:
 
 def _bytes(site: Site) -> int:
     return site.bytes if site.space == "global" else 0
+
+
+def _loads(site: Site, arrays: Sequence[str]) -> bool:
+    return site.kind == "load" and site.worst is not None and site.worst.array in arrays
 
 
 def _moves(site: Site) -> bool:

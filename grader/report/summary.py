@@ -18,7 +18,7 @@ from rich.text import Text
 
 from grader.failure import NO_ANSWER
 from grader.ipc.output import MORE
-from grader.judge.compare import tolerance
+from grader.judge.compare import SUSPECTED, tolerance
 from grader.manifest import Stage
 from grader.text import clean, clean_line, join_names
 
@@ -90,18 +90,21 @@ def stage_failures(stage: Result, earlier: str | None) -> Iterator[RenderableTyp
         for check, *alike in others:
             told = clean_line(check["message"], TOLD_CHARACTERS) + (f" (the same in {ids(alike)})" if alike else "")
             title = (f"{clean_line(check['title'], TOLD_CHARACTERS)}\n", "dim")
-            table.add_row("  " + check["id"], word(check["verdict"]), Text.assemble(title, told))
+            hint = clean_line(check["evidence"].get("hint", ""))
+            advice = (f"\nhint: {hint}", "bold") if hint else ""
+            table.add_row("  " + check["id"], word(check["verdict"]), Text.assemble(title, told, advice))
         yield table
 
 
 def cause(check: Result) -> tuple[Any, ...]:
-    """What is equal for two checks that failed in the same way: the same lines of a kernel, or the same sentence."""
+    """What is equal for two checks that failed in the same way: the same lines, mistake of a kernel, or sentence."""
     reports = check["evidence"].get("reports")
     if isinstance(reports, list):
         return check["verdict"], *((place["file"], place["line"]) for place in places(reports[0]))
     if check["verdict"] == "TIMEOUT":
         return check["verdict"], str(check["evidence"].get("case", "")).partition("(")[0]
-    return check["verdict"], check["message"]
+    hint = str(check["evidence"].get("hint", ""))
+    return check["verdict"], hint if hint.startswith(SUSPECTED) else check["message"]
 
 
 def ids(checks: Sequence[Result]) -> str:
@@ -167,10 +170,17 @@ def drawn_map(wrong: Result) -> str:
     counts = np.array(wrong["counts"])
     lengths = zip((wrong["rows"], wrong["columns"]), counts.shape, strict=True)
     sizes = [np.bincount(np.arange(length) * cells // length) for length, cells in lengths]
-    counts, values = (_fold(_fold(table, MAP_ROWS).T, MAP_COLUMNS).T for table in (counts, np.outer(*sizes)))
+    depth = wrong.get("depth", 1)
+    counts, values = (_fold(_fold(table, MAP_ROWS).T, MAP_COLUMNS).T for table in (counts, depth * np.outer(*sizes)))
     marks = np.where(counts == 0, ".", np.where(counts < values, "+", "#"))
-    legend = f"{wrong['rows']} x {wrong['columns']} values: . right, + partly wrong, # wrong"
+    words = ("token", "head") if depth > 1 else ("", "value")
+    seen = f"{plural(wrong['rows'], words[0])} x {plural(wrong['columns'], words[1])}"
+    legend = f"{seen}: . right, + partly wrong, # wrong"
     return "\n".join([*("".join(line) for line in marks), legend])
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' if count != 1 else ''}" if noun else str(count)
 
 
 def _fold(table: NDArray[Any], most: int) -> NDArray[Any]:

@@ -20,6 +20,9 @@ from grader.worker.codec import RED_ZONE, Node, Parts, Path, array_at, array_con
 
 SHORT_NAMES = {"bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64"}
 
+FEW_NUMBERS = 12
+"""Arrays of at most this many integers are shown with their content."""
+
 _random = np.random.default_rng()  # red zones only: no value of a check depends on it
 
 
@@ -218,7 +221,7 @@ class CallPayload:
     def _label(self, argument: Any, name: str) -> str:
         for sent in self.arrays:
             if sent.name == name:
-                return sent.label()
+                return sent.label() + _few_numbers(argument)
         if isinstance(argument, LlamaConfig):
             shown = [f"{key}={getattr(argument, key)!r}" for key in ("head_dim", "rope_theta", "rope_scaling")]
             return f"{name}=LlamaConfig({', '.join(shown)}, …)"
@@ -226,6 +229,14 @@ class CallPayload:
             return f"{name}={argument.type_name}"
         text = repr(argument)
         return f"{name}={text if len(text) <= 80 else text[:79] + '…'}"
+
+
+def _few_numbers(argument: Any) -> str:
+    """The content of an array of few integers, such as slots and context_lens; else nothing."""
+    array = getattr(argument, "array", argument)
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or not 0 < array.size <= FEW_NUMBERS:
+        return ""
+    return f" = {array.tolist()}"
 
 
 def _red_zone(size: int) -> bytes:

@@ -89,6 +89,14 @@ class Child:
         answer, data = receive_frame(self.socket, MAX_HEADER, largest, deadline)
         return answer, memoryview(data)
 
+    def is_compiling(self) -> bool:
+        """Whether the worker or its device process has a child: a compiler."""
+        parents = {self.process.pid} | ({self.device.process.pid} if self.device is not None else set())
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            listed = subprocess.run(["ps", "-A", "-o", "ppid="], capture_output=True, text=True, check=True, timeout=5)
+            return not parents.isdisjoint(map(int, listed.stdout.split()))
+        return False
+
     def memory(self) -> int:
         """Bytes of memory that the worker holds; on Linux without those of mapped files."""
         with contextlib.suppress(FileNotFoundError):

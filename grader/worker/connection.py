@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from given.contracts import CONTRACTS
+
 from grader.emulator.compiler.headers import GIVEN, GIVEN_NAME
 from grader.failure import Failure
 from grader.ipc.framing import ProtocolError
+from grader.judge.loops import endless
 from grader.observe.device_activity import DeviceActivity
 from grader.observe.findings import failure_of
 from grader.worker.arguments import CallPayload
@@ -25,6 +28,7 @@ START_SECONDS = 90.0
 LATE_SECONDS = 3.0
 """For a launch on the emulator of a kernel that was not in time before: it is compiled, and most likely endless."""
 
+SLOW_BUILD = "look for a large loop under #pragma unroll, a large constexpr computation, or templates in templates"
 LOOK_FOR_LOOP = "look for a loop that does not end (its step, its bound, the type of its counter)"
 
 
@@ -55,9 +59,13 @@ class Deadlines:
     def call_deadline(self) -> float:
         return min(self.deadline, time.monotonic() + self._seconds())
 
-    def timeout(self, *, emulated: bool, launched: bool) -> Failure:
+    def timeout(self, *, emulated: bool, launched: bool, compiling: bool = False) -> Failure:
         """The failure of the last call, of a kernel if `launched`, which had no end in time."""
         name, seconds = self._name(), self._seconds()
+        if compiling:
+            return Failure(
+                "TIMEOUT", f"The kernel of {name} was still being compiled after {seconds:.2g} s: {SLOW_BUILD}."
+            )
         if time.monotonic() >= self.deadline:
             return Failure("TIMEOUT", f"The check took too long; it was ended during {name}.")
         if emulated and launched:
@@ -95,8 +103,7 @@ class Connection:
             deadline = self._deadlines.call_deadline()
             answer, payload = child.exchange(header, request.payload, request.size + limit, deadline)
         except TimeoutError:
-            launched = header["verb"] == "launch"
-            raise self._ended(self._deadlines.timeout(emulated=self._emulated, launched=launched)) from None
+            raise self._ended(self._late(header, compiling=child.is_compiling())) from None
         except ProtocolError as error:
             raise self.malformed(str(error)) from None
         except (EOFError, OSError):
@@ -106,6 +113,16 @@ class Connection:
         if answer.get("ok") is not True or len(payload) < request.size:
             raise self.malformed("an answer without its arrays")
         return answer, payload
+
+    def _late(self, header: dict[str, Any], *, compiling: bool) -> Failure:
+        """The failure of a call that had no end in time, with the loops of its kernel."""
+        launched = header["verb"] == "launch"
+        failure = self._deadlines.timeout(emulated=self._emulated, launched=launched, compiling=compiling)
+        if launched and not compiling:
+            with contextlib.suppress(OSError):
+                file = self._engine / "kernels" / CONTRACTS[header["op"]].file
+                failure.evidence.update(endless(file.read_text("utf-8", "replace")))
+        return failure
 
     def malformed(self, what: str) -> Failure:
         """Failure for a malformed reply; kills the worker."""

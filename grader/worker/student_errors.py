@@ -16,6 +16,25 @@ _DEVICE_ERRORS = (
     ("unspecified launch failure", "CRASHED", "The kernel was aborted."),
     ("emulated GPU stopped", "CRASHED", "A kernel crashed the emulated GPU."),
 )  # fmt: skip
+_CUDA_NAMES = {
+    r"SmallFloat<(?:pagedlab::)?BrainCoding>": "__nv_bfloat16",
+    r"SmallFloat2<(?:pagedlab::)?BrainCoding>": "__nv_bfloat162",
+    r"SmallFloat2<(?:pagedlab::)?HalfCoding>": "__half2",
+    r"SmallFloat<(?:pagedlab::)?HalfCoding>": "__half",
+}
+_MIXED = re.compile(
+    r"(?:operand types|ambiguous|invalid operands|matches these operands)[^;]{0,300}?\b(__nv_bfloat16|__half)\b(?! *\*)"
+)
+CONVERT = {
+    "__nv_bfloat16": (
+        "__nv_bfloat16 and float do not mix in one operation: convert with __bfloat162float(x) before you compute, and "
+        "with __float2bfloat16(y) when you store."
+    ),
+    "__half": (
+        "__half and float do not mix in one operation: convert with __half2float(x) before you compute, and with "
+        "__float2half(y) when you store."
+    ),
+}
 _OWN_PLACE = re.compile(r"([\w-]+\.cuh?)[:(](\d{1,7})\b")
 _OWN_LINE = re.compile(r"[^\s/:(]+\.cuh?[:(]")
 _NOT_FOUND = re.compile(r"No module named 'engine(?:\.(\w+))?'")
@@ -31,9 +50,12 @@ class StudentError(Failure):
         self.type_names = type_names
         self.text = text
         self.where = where
-        log = own_lines(log) if "CompileError" in type_names else log
+        if "CompileError" in type_names:
+            log, text = own_lines(with_cuda_names(log)), with_cuda_names(text)
         verdict, message = _verdict(type_names, text, where, log)
         super().__init__(verdict, message, {"log": log} if log else None)
+        if verdict == "COMPILE_ERROR" and (found := _MIXED.search(f"{message}\n{log}")):
+            self.evidence["hint"] = CONVERT[found[1]]
 
 
 def student_error(report: Any, scrub: dict[str, str]) -> StudentError:
@@ -105,6 +127,14 @@ def source_lines(engine: Path, message: str) -> list[tuple[int, str]] | None:
         return None
     last = int(found[2]) if found else 0
     return [(n, lines[n - 1]) for n in (last - 1, last) if 0 < n <= len(lines)] or None
+
+
+def with_cuda_names(log: str) -> str:
+    """A compiler's output with CUDA's names of the small floats, which are classes of the emulator's headers."""
+    for own, name in _CUDA_NAMES.items():
+        log = re.sub(rf" [{{(]aka '(?:const )?(?:pagedlab::)?{own}'[}})]", "", log)
+        log = re.sub(rf"(?:pagedlab::)?{own}", name, log)
+    return log
 
 
 def own_lines(log: str) -> str:

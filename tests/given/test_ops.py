@@ -214,7 +214,7 @@ def test_a_wrong_type_is_named(engine: Callable[..., None]) -> None:
 
 def test_what_a_submission_lacks_is_named(engine: Callable[..., None]) -> None:
     engine('[argmax]\nblock = [1]\ngrid = [1]\n[softmax]\nblock = "TODO s05.1"\ngrid = "TODO s05.1"', argmax="")
-    with pytest.raises(ops.KernelNotFoundError, match=r"kernels/argmax\.cu has no kernel argmax: .* extern"):
+    with pytest.raises(ops.KernelNotFoundError, match=r"kernels/argmax\.cu has no kernel argmax; those it declares: "):
         ops.argmax(i32(1), f32(1, 1))
     with pytest.raises(NotImplementedError, match=r"s05\.1"):
         ops.softmax(f32(1, 1), f32(1, 1))

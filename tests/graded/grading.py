@@ -29,3 +29,9 @@ def failures(results: dict[str, Any]) -> dict[str, str]:
     """Verdict and message of every check that did not pass."""
     checks = [check for stage in results["stages"] for check in stage["checks"]]
     return {c["id"]: f"{c['verdict']}: {c['message']}" for c in checks if c["verdict"] != "PASSED"}
+
+
+def explanations(results: dict[str, Any]) -> dict[str, str]:
+    """Message and hint of every check that did not pass, as the student reads them."""
+    checks = [check for stage in results["stages"] for check in stage["checks"]]
+    return {c["id"]: f"{c['message']} {c['evidence'].get('hint') or ''}" for c in checks if c["verdict"] != "PASSED"}

@@ -11,7 +11,7 @@ from typing import Any
 
 from grader import KIT
 from grader.manifest import Manifest
-from tests.graded.grading import failures, grade, verdicts
+from tests.graded.grading import explanations, failures, grade, verdicts
 
 TABLES = KIT / "tests" / "mutants"
 NO_CATCH = {"PASSED", "NOT_RUN", "NOT_IMPLEMENTED", "SKIPPED"}
@@ -39,6 +39,8 @@ class Mutant:
     """Ids of further checks that must fail, whatever their verdict."""
     earlier: list[str] = field(default_factory=list)
     """Ids of checks of earlier stages that fail too, where those stages are graded."""
+    says: str = ""
+    """Words that the student reads of that check: they stand in its message or in its hint."""
 
     @property
     def checks(self) -> list[str]:
@@ -90,6 +92,9 @@ def complaints(mutant: Mutant, results: dict[str, Any]) -> list[str]:
         wrong.append(f"{mutant.check} must be {mutant.verdict} and is {messages.get(mutant.check, 'PASSED')}")
     if not messages.get(mutant.check, "").partition(": ")[2]:
         wrong.append(f"{mutant.check} fails without a message")
+    told = explanations(results).get(mutant.check, "")
+    if mutant.says not in told:
+        wrong.append(f"{mutant.check} must say {mutant.says!r} and says {told!r}")
     wrong += [f"{check} must fail and is {found[check]}" for check in mutant.also if found[check] in NO_CATCH]
     expected = [*mutant.checks, *mutant.earlier]
     wrong += [f"{check} must pass and is {text}" for check, text in messages.items() if check not in expected]

@@ -16,6 +16,8 @@ def test_solutions_score_full_points(seed: str) -> None:
     assert failures(results) == {}
     assert results["total"] == results["max"] > 0
     assert results["exit_code"] == 0
+    checks = [check for stage in results["stages"] for check in stage["checks"]]
+    assert {check["id"]: check["evidence"]["remarks"] for check in checks if "remarks" in check["evidence"]} == {}
     assert "all public checks passed" in results["output"]
 
 

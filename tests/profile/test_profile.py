@@ -238,6 +238,20 @@ def test_parallelism_remarks_on_what_is_not_coalesced(worker: Worker) -> None:
     assert busiest(worker.count("matmul_naive", *many)[1].sites) == " (line 4 alone for 16,384)"
 
 
+def test_what_the_plan_of_a_handout_loads_uncoalesced_is_not_remarked_on(worker: Worker) -> None:
+    few, many = ((Out((m, 64)), np.ones((m, 128), BF16), np.ones((64, 128), BF16)) for m in (8, 64))
+    expect_parallel(worker, worker, "matmul_naive", few, many, planned=("x",))
+    assert worker.take_remarks() == []
+    expect_parallel(worker, worker, "matmul_naive", few, many, planned=("w",))
+    assert len(worker.take_remarks()) == 1
+
+
+def test_the_line_of_an_array_is_one_that_loads_it(worker: Worker) -> None:
+    sites = worker.count("matmul_naive", Out((8, 64)), np.ones((8, 128), BF16), np.ones((64, 128), BF16)).sites
+    assert busiest(sites, "out") == busiest(sites, "w") == ""
+    assert busiest(sites, "x") == busiest(sites)
+
+
 # Sentences
 
 NOWHERE = (None,) * 32

@@ -286,3 +286,27 @@ def test_a_stream_without_utf8_loses_characters_but_not_the_report() -> None:
     terminal.check_finished(record("s05.1", "CRASHED", "x" * 200 + "é"))
     stream.flush()
     assert b"grades caf?" in raw.getvalue()
+
+
+def test_a_failure_of_another_kind_keeps_its_hint() -> None:
+    other = record("s05.3", "NOT_FINITE", "4 of 9 values are NaN or infinite.", hint="Only the last row (2) is NaN.")
+    assert """\
+  also failed in s05
+  s05.3  NOT_FINITE  title of s05.3
+                     4 of 9 values are NaN or infinite.
+                     hint: Only the last row (2) is NaN.
+""" in shown(WRONG, other)
+
+
+def test_checks_that_fail_by_one_mistake_are_one_failure() -> None:
+    hint = "The values are those of a kernel that does not multiply the scores by scale."
+    wrong = [record(f"s05.{n}", "INCORRECT_VALUE", f"{n} of 9 values are wrong.", hint=hint) for n in (1, 2, 3)]
+    text = shown(*wrong)
+    assert "  same    in s05.2 and s05.3\n" in text
+    assert "also failed" not in text
+
+
+def test_the_map_of_tokens_and_heads_says_so() -> None:
+    cells = {"rows": 2, "columns": 3, "depth": 24, "counts": [[0, 24, 1], [0, 24, 0]]}
+    text = shown(record("s05.2", "INCORRECT_VALUE", "49 are wrong.", wrong=49, total=144, map=cells))
+    assert "  where   .#+\n          .#.\n          2 tokens x 3 heads: . right, + partly wrong, # wrong\n" in text

@@ -16,22 +16,26 @@ SLOWEST = 20.0
 MEASUREMENTS = 3
 
 
-def expect_parallel(emulator: Worker, worker: Worker, op: str, few: Sequence[Any], many: Sequence[Any]) -> None:
+def expect_parallel(
+    emulator: Worker, worker: Worker, op: str, few: Sequence[Any], many: Sequence[Any], *, planned: Sequence[str] = ()
+) -> None:
     """Raise Failure unless a launch shares out its work; `few` and `many` are its arguments, of few and many rows.
 
     Every launch must also write what it must. `few` are so small that they are launched in several orders of threads
     and looked through for races and the like, also where the graded device is a GPU, and so large that there is work
-    for several warps, tiles or loops. A line that is not coalesced is remarked on.
+    for several warps, tiles or loops. A line that is not coalesced is remarked on, unless it loads one of the arrays
+    `planned`, of which the handout's plan says so.
     """
     expect_launch(emulator, op, *few)
     counted_few, counted = expect_counted(emulator, op, *few), expect_counted(emulator, op, *many)
-    if sentence := uncoalesced(counted.sites):
+    if sentence := uncoalesced(counted.sites, planned):
         emulator.remark(f"{op}, {sentence}")
     for launch in (counted_few, counted):
         _expect_shared_out(op, launch)
+    noun = "thread" if counted.threads == 1 else "threads"
     require(
         counted.threads > counted_few.threads,
-        f"{op} has {counted.threads:,} threads for many rows and {counted_few.threads:,} for few: "
+        f"{op} has {counted.threads:,} {noun} for many rows and {counted_few.threads:,} for few: "
         "its grid must grow with the rows.",
         "TOO_SLOW",
         figure=counted.threads,

@@ -64,7 +64,7 @@ class EmulatedGPU:
 
     def alloc(self, bytes: int) -> dict[str, Any]:
         if bytes <= 0:
-            return {"error": error(1, "an allocation of 0 bytes")}
+            return {"error": error(1, f"{bytes} bytes wanted; an allocation has at least 1")}
         pointer = self.arena.allocate(bytes)
         if pointer is None:
             left = self.arena.free_bytes

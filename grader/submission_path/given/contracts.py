@@ -20,7 +20,7 @@ BF16 = np.dtype(bfloat16)
 DTYPES = {"bf16": BF16, "f32": np.dtype(np.float32), "i32": np.dtype(np.int32)}
 
 
-_CUDA_TYPES = {BF16: "__nv_bfloat16", DTYPES["f32"]: "float", DTYPES["i32"]: "int"}
+CUDA_TYPES = {BF16: "__nv_bfloat16", DTYPES["f32"]: "float", DTYPES["i32"]: "int"}
 
 
 class ShapeError(ValueError):
@@ -61,7 +61,7 @@ class Contract(NamedTuple):
 
     def misfit(self, text: str) -> str:
         """What the kernel must declare instead, when `text` is the emulator's reason why its parameters do not fit."""
-        arrays = {array.name: f"{_CUDA_TYPES[array.dtype]} *" for array in self.arrays}
+        arrays = {array.name: f"{CUDA_TYPES[array.dtype]} *" for array in self.arrays}
         types = arrays | dict.fromkeys(self.ints, "int") | dict.fromkeys(self.floats, "float")
         wrong = re.match(rf"parameter #(\d+)|{self.name} takes \d+ arguments", text)
         if not wrong:

@@ -70,7 +70,9 @@ class LaunchFile:
         block = self._extent(kernel, "block", MAX_BLOCK, dims)
         threads = math.prod(block)
         if threads > MAX_THREADS:
-            raise LaunchConfigError(f"{self.name} [{kernel}] block: {threads} threads, a block holds {MAX_THREADS}")
+            raise LaunchConfigError(
+                f"{self.name} [{kernel}] block: {threads:,} threads; a block holds at most {MAX_THREADS:,}"
+            )
         grid = self._extent(kernel, "grid", MAX_GRID, dims)
         return Geometry(block, grid, self._shared(kernel, {**dims, "block": threads}))
 
@@ -85,7 +87,7 @@ class LaunchFile:
         extent = [_evaluate(entry, dims, where) for entry in value]
         for entry, size, limit in zip(value, extent, limits, strict=False):
             if not 1 <= size <= limit:
-                raise LaunchConfigError(f"{where}: {_shown(entry, dims)} = {size}, wanted 1 to {limit}")
+                raise LaunchConfigError(f"{where}: {_shown(entry, dims)} is {size}; it must be 1 to {limit:,}")
         x, y, z = (*extent, 1, 1)[:3]
         return x, y, z
 
@@ -95,7 +97,7 @@ class LaunchFile:
         _refuse_stub(entry)
         size = _evaluate(entry, names, where)
         if not 0 <= size < 2**31:
-            raise LaunchConfigError(f"{where}: {_shown(entry, names)} = {size} bytes")
+            raise LaunchConfigError(f"{where}: {_shown(entry, names)} is {size:,} bytes; it must be 0 or more")
         return size
 
 

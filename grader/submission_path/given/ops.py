@@ -11,6 +11,7 @@ still says TODO.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -89,12 +90,19 @@ class _Submission:
             except LogicError as error:
                 if "not found" not in str(error):
                     raise
-                raise KernelNotFoundError(
-                    f'kernels/{contract.file} has no kernel {contract.name}: it must be declared extern "C" '
-                    f"__global__ void {contract.name}(…)"
-                ) from None
+                raise KernelNotFoundError(self._missing(contract)) from None
             self._functions[contract.name] = function.prepare(contract.argument_format)
         return self._functions[contract.name]
+
+    def _missing(self, contract: Contract) -> str:
+        """What to write for a kernel that a compiled file does not have, and what it has."""
+        source = (self.engine_dir / "kernels" / contract.file).read_text(encoding="utf-8-sig")
+        found = re.findall(r'(extern\s*"C"[\s{]*)?__global__[^;{(]*?(\w+)\s*\(', source)
+        wanted = f'extern "C" __global__ void {contract.name}(…)'
+        if any(name == contract.name for _, name in found):
+            return f'kernels/{contract.file} declares {contract.name} without extern "C": write {wanted}'
+        declared = ", ".join(name for _, name in found) or "none"
+        return f"kernels/{contract.file} has no kernel {contract.name}; those it declares: {declared}. Write {wanted}"
 
     def _module(self, file: str) -> Module:
         if file not in self._modules:

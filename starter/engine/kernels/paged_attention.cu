@@ -7,9 +7,9 @@
 //                g = h / (num_heads / num_kv_heads). Behind a context they hold anything, NaN too: do not read it
 // block_tables   [num_sequences, table_width] int32, meaningless behind the blocks that a context needs
 // context_lens   [num_sequences] int32; 0 gives zeros
-// Launch         launch.toml [paged_attention], over B, M, block_size, Hq, Hkv, D. Suggested: a block per
-//                (sequence, key/value head), so that its query heads share what is loaded; one pass over tiles
-//                of keys with the online softmax; a thread per key for scores, then per 8 elements for values
+// Launch         launch.toml [paged_attention], over B, M, block_size, Hq, Hkv, D. Suggested: as
+//                flash_decode_attention, a block per (sequence, query head); one pass over tiles of keys with
+//                the online softmax; a thread per key for scores, then the threads share out the values
 // Must hold      head_dim is a multiple of 8, at most 128, so rows begin at multiples of 16 bytes; a pool may
 //                have more than 2^31 elements: compute addresses in 64 bits; shared memory does not grow with
 //                the context

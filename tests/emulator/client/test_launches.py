@@ -137,7 +137,7 @@ ARGUMENT_ERRORS: dict[str, tuple[Callable[[Any], list[Any]], str, str]] = {
     "In of an empty array": (
         lambda p: [p, drv.In(x[:0]), np.float32(2), np.int32(16)],
         LOGIC,
-        "cuMemAlloc failed: invalid argument$",
+        "cuMemAlloc failed: invalid argument - 0 bytes wanted",
     ),
     "In not contiguous": (
         lambda p: [p, drv.In(x[::2]), np.float32(2), np.int32(16)],

@@ -26,7 +26,11 @@ def p() -> Any:
 HTOD = "memcpy_htod(unsigned long long dest, pycudaboost::python::api::object src)"
 MEMSET32 = "memset_d32(unsigned long long dest, unsigned int data, unsigned long size)"
 MEMORY_ERRORS: dict[str, tuple[Callable[[Any], Any], str, str]] = {
-    "alloc 0": (lambda p: drv.mem_alloc(0), LOGIC, "cuMemAlloc failed: invalid argument$"),
+    "alloc 0": (
+        lambda p: drv.mem_alloc(0),
+        LOGIC,
+        "cuMemAlloc failed: invalid argument - 0 bytes wanted; an allocation has at least 1$",
+    ),
     "alloc too much": (lambda p: drv.mem_alloc(1 << 50), "pycuda._driver.MemoryError", "cuMemAlloc failed: out of mem"),
     "alloc np.int64": (
         lambda p: drv.mem_alloc(np.int64(8)),

@@ -77,7 +77,7 @@ def mem_alloc(size: int) -> DeviceAllocation:
     connection = current("cuMemAlloc")
     answer = connection.request("cuMemAlloc", {"verb": "alloc", "bytes": size})
     if error := answer.get("error"):
-        raise failure("cuMemAlloc", error["code"], error["text"], error["detail"] if size else "")
+        raise failure("cuMemAlloc", error["code"], error["text"], error["detail"])
     connection.register(answer["ptr"], size)
     return DeviceAllocation(answer["ptr"])
 
