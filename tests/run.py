@@ -52,7 +52,7 @@ EVERYTHING = {"PAGEDLAB_ALL": "1"}
 UNIT_TESTS = (
     *(f"tests/{name}" for name in ("grader", "ipc", "judge", "observe", "worker", "checking", "traces", "throughput")),
     *(f"tests/{name}" for name in ("grading", "report", "profile")),
-    *modules("oracle", "oracle", "cache_operations", "sampling", "scripted", "streams"),
+    *modules("oracle", "oracle", "cache_operations", "sampling", "scripted", "streams", "suspects"),
     "tests/test_handouts.py",
     "tests/handouts",
     *modules("gpu", "records"),
@@ -68,7 +68,7 @@ SUITES = (
     Suite("emulator", "quick", 150, ("tests/emulator",)),
     Suite("solutions", "quick", 120, (*modules("graded", "solutions"), *modules("release", "starter"))),
     Suite("mutants", "quick", 240, (*modules("graded", "mutants"), *modules("campaigns", "campaigns"))),
-    Suite("attacks", "quick", 120, modules("graded", "attacks", "cheats")),
+    Suite("attacks", "quick", 120, modules("graded", "attacks", "cheats", "messages")),
     Suite("nothing computed", "ci", 300, modules("graded", "nothing_computed", "own_answers")),
     Suite("conformance", "ci", 90, ("tests/conformance",)),
     Suite("bugs", "ci", 90, ("tests/bugs", *modules("graded", "planted_bugs"), "tests/test_debugging_page.py")),

@@ -5,11 +5,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from given.contracts import BF16
 from numpy.typing import NDArray
 
 from grader.judge.compare import Expected, Suspect
 from grader.oracle import operations
-from grader.oracle.operations import BF16, Array, Values
+from grader.oracle.operations import Array, Values
 
 LARGEST = 1 << 22
 """Elements of the caches, the most for which suspects are computed; an eighth of the products of all scores."""

@@ -9,6 +9,7 @@ from functools import partial, wraps
 from typing import Any, ParamSpec
 
 import numpy as np
+from given.contracts import BF16
 
 from grader.judge.compare import Expected, Suspect
 from grader.oracle import cache_operations, operations
@@ -18,7 +19,7 @@ from grader.oracle.attention_suspects import (
     of_decode_attention,
     of_paged_attention,
 )
-from grader.oracle.operations import BF16, Array, Values
+from grader.oracle.operations import Array, Values
 
 P = ParamSpec("P")
 

@@ -90,7 +90,7 @@ def test_red_zones(run: Run) -> None:
 
 
 def test_pools_are_counted_by_argument(run: Run) -> None:
-    counters = run("if (i < 100) keys[slot * row + i] = values[slot * row + i];", how="count")
+    _, counters = run("if (i < 100) keys[slot * row + i] = values[slot * row + i];", how="count")
     assert isinstance(counters, Counters)
     assert [tuple(counters.of(argument)) for argument in (0, 1)] == [(0, 200), (200, 0)]
 

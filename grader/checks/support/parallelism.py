@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from grader.checking.api import Counters, InOut, Out, Worker, require
-from grader.checks.support.launches import expect_counted, expect_launch, expect_timed
+from grader.checks.support.launches import expect_launch, expect_outputs, expect_timed
 from grader.observe.traffic import uncoalesced
 
 SMALLEST_SHARE = 32
@@ -26,10 +26,13 @@ def expect_parallel(
     for several warps, tiles or loops. A line that is not coalesced is remarked on, unless it loads one of the arrays
     `planned`, of which the handout's plan says so.
     """
-    expect_launch(emulator, op, *few)
-    counted_few, counted = expect_counted(emulator, op, *few), expect_counted(emulator, op, *many)
+    outputs_of_few, counted_few = emulator.count(op, *few)
+    outputs, counted = emulator.count(op, *many)
     if sentence := uncoalesced(counted.sites, planned):
         emulator.remark(f"{op}, {sentence}")
+    expect_launch(emulator, op, *few)
+    expect_outputs(op, outputs_of_few, tuple(few))
+    expect_outputs(op, outputs, tuple(many))
     for launch in (counted_few, counted):
         _expect_shared_out(op, launch)
     noun = "thread" if counted.threads == 1 else "threads"
