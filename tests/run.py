@@ -66,7 +66,9 @@ SUITES = (
     Suite("engine", "quick", 30, ("tests/engine",)),
     Suite("emulator", "quick", 150, ("tests/emulator",)),
     Suite("solutions", "quick", 120, (*modules("graded", "solutions"), *modules("release", "starter"))),
-    Suite("mutants", "quick", 240, (*modules("graded", "mutants"), *modules("campaigns", "campaigns"))),
+    Suite(
+        "mutants", "quick", 240, (*modules("graded", "mutants"), *modules("campaigns", "campaigns", "random_mutants"))
+    ),
     Suite("attacks", "quick", 120, modules("graded", "attacks", "cheats")),
     Suite("conformance", "ci", 90, ("tests/conformance",)),
     Suite("bugs", "ci", 90, ("tests/bugs", *modules("graded", "planted_bugs"), "tests/test_debugging_page.py")),

@@ -33,6 +33,8 @@ class Campaign:
     """Runs one row, which has an empty folder for itself; what it raises is a complaint."""
     sources: tuple[str, ...]
     """Files and folders, from the kit's root, with which the outcome may change."""
+    summary: Callable[[list[Outcome]], list[str]] = lambda records: []
+    """Lines to print about all records that are there."""
 
 
 class Report:

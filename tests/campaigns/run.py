@@ -9,10 +9,10 @@ import os
 import sys
 from pathlib import Path
 
-from tests.campaigns import mutants
+from tests.campaigns import mutants, random_mutants
 from tests.campaigns.campaign import Report, run_campaign
 
-CAMPAIGNS = {campaign.name: campaign for campaign in (mutants.CAMPAIGN,)}
+CAMPAIGNS = {campaign.name: campaign for campaign in (mutants.CAMPAIGN, random_mutants.CAMPAIGN)}
 FOLDER = Path(__file__).resolve().parent
 AT_A_TIME = min(2, os.cpu_count() or 1)
 
@@ -31,6 +31,8 @@ def main() -> int:
         run_campaign(report, AT_A_TIME, options.limit)
         for record in report.failed:
             print(f"{record['row']}, seed {record['seed']}: {'; '.join(record['complaints'])}")
+        for line in CAMPAIGNS[name].summary(list(report.records.values())):
+            print(line)
         minutes = sum(record["seconds"] for record in report.records.values()) / 60
         print(
             f"{name}: {len(report.records)} of {len(CAMPAIGNS[name].keys)} rows, {len(report.failed)} failed, "
