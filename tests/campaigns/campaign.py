@@ -40,18 +40,19 @@ class Campaign:
 class Report:
     """The records of one campaign, on disk as soon as they are there."""
 
-    def __init__(self, path: Path, campaign: Campaign) -> None:
+    def __init__(self, path: Path, campaign: Campaign, any_kit: bool = False) -> None:
+        """What stands in the file is taken over if it was written with these sources, or with any."""
         self.path = path
         self.campaign = campaign
         self.head = {"campaign": campaign.name, "kit": VERSION, "sources": digest(campaign.sources)}
         self.records: dict[Key, Outcome] = {}
-        self._read()
+        self._read(any_kit)
 
-    def _read(self) -> None:
-        """Take over what an earlier run of these sources wrote; a last line that was cut off is dropped."""
+    def _read(self, any_kit: bool) -> None:
+        """Take over what an earlier run wrote; a last line that was cut off is dropped."""
         lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
         records = [record for record in map(_parsed, lines) if record is not None]
-        if records and records[0] == self.head:
+        if records and (any_kit or records[0] == self.head):
             found = {(record["row"], record["seed"]): record for record in records[1:]}
             self.records = {key: found[key] for key in self.campaign.keys if key in found}
         self.write()

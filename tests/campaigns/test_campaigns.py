@@ -69,6 +69,8 @@ def test_a_changed_kit_begins_again(tmp_path: Path) -> None:
     path = tmp_path / "toy.jsonl"
     run_campaign(Report(path, Runs("tests/tools.py").campaign), at_a_time=1)
     assert Report(path, Runs("tests/tools.py").campaign).missing == []
+    assert Report(path, Runs("tests/tools.py", "tests/run.py").campaign, any_kit=True).missing == []
+    assert Report(path, Runs("tests/tools.py").campaign, any_kit=True).missing == []
     assert Report(path, Runs("tests/tools.py", "tests/run.py").campaign).missing == KEYS
 
 
