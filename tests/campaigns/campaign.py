@@ -89,7 +89,7 @@ def run_campaign(report: Report, at_a_time: int, limit: int | None = None) -> No
             for number, future in enumerate(as_completed(running), 1):
                 key, outcome = running[future], future.result()
                 report.add(key, outcome)
-                said = "; ".join(outcome["complaints"]) or "ok"
+                said = "; ".join(outcome["complaints"]) or outcome.get("result", "ok")
                 print(f"{number}/{len(missing)} {key[0]} {key[1]}: {outcome['seconds']} s, {said}", flush=True)
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -99,11 +99,12 @@ def run_campaign(report: Report, at_a_time: int, limit: int | None = None) -> No
 
 
 def digest(sources: Sequence[str]) -> str:
-    """sha256 of the files of a campaign's sources, their names included."""
+    """sha256 of the files of a campaign's sources, their names included; caches of tools do not count."""
     found = hashlib.sha256()
     paths = [path for name in sources for path in [KIT / name, *(KIT / name).rglob("*")] if path.is_file()]
-    for path in sorted(path for path in paths if "__pycache__" not in path.parts):
-        found.update(f"{path.relative_to(KIT)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    for path in sorted(path.relative_to(KIT) for path in paths):
+        if not any(part == "__pycache__" or part.startswith(".") for part in path.parts):
+            found.update(f"{path}\0{hashlib.sha256((KIT / path).read_bytes()).hexdigest()}\n".encode())
     return found.hexdigest()
 
 

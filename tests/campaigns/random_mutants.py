@@ -39,9 +39,12 @@ class Explanation(NamedTuple):
     """Why a mutant survives."""
 
     id: str
+    file: str
     code: str
-    """What the edit does, for who reads the table."""
+    before: str
+    after: str
     why: str
+    """The reason; for a mutant that should be caught, the input that shows it."""
 
 
 def run(key: Key, folder: Path) -> Outcome:

@@ -2,7 +2,7 @@
 
 A run that was killed or interrupted goes on where it stopped when the same command is given again. Exit code 0 when all
 rows have run and are as they must be, 1 when one is not or some are left, 130 when it was interrupted. With --keep a
-change of the kit does not begin again: after checks were added, delete the lines that these may change, and run the rest.
+change of the kit does not begin again: after checks were added, delete the lines that these may change and run those.
 """
 
 import argparse
