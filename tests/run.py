@@ -67,7 +67,9 @@ SUITES = (
     Suite("engine", "quick", 30, ("tests/engine",)),
     Suite("emulator", "quick", 150, ("tests/emulator",)),
     Suite("solutions", "quick", 120, (*modules("graded", "solutions"), *modules("release", "starter"))),
-    Suite("mutants", "quick", 240, (*modules("graded", "mutants"), *modules("campaigns", "campaigns"))),
+    Suite(
+        "mutants", "quick", 240, (*modules("graded", "mutants"), *modules("campaigns", "campaigns", "random_mutants"))
+    ),
     Suite("attacks", "quick", 120, modules("graded", "attacks", "cheats", "messages")),
     Suite("nothing computed", "ci", 300, modules("graded", "nothing_computed", "own_answers")),
     Suite("conformance", "ci", 90, ("tests/conformance",)),

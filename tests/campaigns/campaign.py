@@ -33,23 +33,26 @@ class Campaign:
     """Runs one row, which has an empty folder for itself; what it raises is a complaint."""
     sources: tuple[str, ...]
     """Files and folders, from the kit's root, with which the outcome may change."""
+    summary: Callable[[list[Outcome]], list[str]] = lambda records: []
+    """Lines to print about all records that are there."""
 
 
 class Report:
     """The records of one campaign, on disk as soon as they are there."""
 
-    def __init__(self, path: Path, campaign: Campaign) -> None:
+    def __init__(self, path: Path, campaign: Campaign, any_kit: bool = False) -> None:
+        """What stands in the file is taken over if it was written with these sources, or with any."""
         self.path = path
         self.campaign = campaign
         self.head = {"campaign": campaign.name, "kit": VERSION, "sources": digest(campaign.sources)}
         self.records: dict[Key, Outcome] = {}
-        self._read()
+        self._read(any_kit)
 
-    def _read(self) -> None:
-        """Take over what an earlier run of these sources wrote; a last line that was cut off is dropped."""
+    def _read(self, any_kit: bool) -> None:
+        """Take over what an earlier run wrote; a last line that was cut off is dropped."""
         lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
         records = [record for record in map(_parsed, lines) if record is not None]
-        if records and records[0] == self.head:
+        if records and (any_kit or records[0] == self.head):
             found = {(record["row"], record["seed"]): record for record in records[1:]}
             self.records = {key: found[key] for key in self.campaign.keys if key in found}
         self.write()
@@ -86,7 +89,7 @@ def run_campaign(report: Report, at_a_time: int, limit: int | None = None) -> No
             for number, future in enumerate(as_completed(running), 1):
                 key, outcome = running[future], future.result()
                 report.add(key, outcome)
-                said = "; ".join(outcome["complaints"]) or "ok"
+                said = "; ".join(outcome["complaints"]) or outcome.get("result", "ok")
                 print(f"{number}/{len(missing)} {key[0]} {key[1]}: {outcome['seconds']} s, {said}", flush=True)
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -96,11 +99,12 @@ def run_campaign(report: Report, at_a_time: int, limit: int | None = None) -> No
 
 
 def digest(sources: Sequence[str]) -> str:
-    """sha256 of the files of a campaign's sources, their names included."""
+    """sha256 of the files of a campaign's sources, their names included; caches of tools do not count."""
     found = hashlib.sha256()
     paths = [path for name in sources for path in [KIT / name, *(KIT / name).rglob("*")] if path.is_file()]
-    for path in sorted(path for path in paths if "__pycache__" not in path.parts):
-        found.update(f"{path.relative_to(KIT)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    for path in sorted(path.relative_to(KIT) for path in paths):
+        if not any(part == "__pycache__" or part.startswith(".") for part in path.parts):
+            found.update(f"{path}\0{hashlib.sha256((KIT / path).read_bytes()).hexdigest()}\n".encode())
     return found.hexdigest()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from grader import KIT
-from tests.campaigns.campaign import Campaign, Key, Outcome, Report, run_campaign
+from tests.campaigns.campaign import Campaign, Key, Outcome, Report, digest, run_campaign
 from tests.campaigns.run import CAMPAIGNS
 
 KEYS = [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
@@ -69,7 +69,20 @@ def test_a_changed_kit_begins_again(tmp_path: Path) -> None:
     path = tmp_path / "toy.jsonl"
     run_campaign(Report(path, Runs("tests/tools.py").campaign), at_a_time=1)
     assert Report(path, Runs("tests/tools.py").campaign).missing == []
+    assert Report(path, Runs("tests/tools.py", "tests/run.py").campaign, any_kit=True).missing == []
+    assert Report(path, Runs("tests/tools.py").campaign, any_kit=True).missing == []
     assert Report(path, Runs("tests/tools.py", "tests/run.py").campaign).missing == KEYS
+
+
+def test_a_tool_s_cache_does_not_begin_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.campaigns.campaign.KIT", tmp_path)
+    (tmp_path / "grader/.ruff_cache").mkdir(parents=True)
+    (tmp_path / "grader/run.py").write_text("x = 1")
+    before = digest(["grader"])
+    (tmp_path / "grader/.ruff_cache/entry").write_text("seen")
+    assert digest(["grader"]) == before
+    (tmp_path / "grader/run.py").write_text("x = 2")
+    assert digest(["grader"]) != before
 
 
 @pytest.mark.parametrize("name", CAMPAIGNS)
