@@ -45,6 +45,7 @@ __all__ = [
     "Sparse",
     "StudentError",
     "Worker",
+    "as_sentence",
     "check",
     "expect",
     "expect_error",
@@ -80,16 +81,32 @@ def require(condition: bool, message: str, verdict: str = "INCORRECT_VALUE", **e
         raise Failure(verdict, message, evidence)
 
 
-def expect_error(call: Callable[[], Any], error: str, *mentions: str) -> None:
-    """Raise Failure unless `call` makes the student's code raise `error`, or a subclass, that has one of `mentions`."""
+def expect_error(call: Callable[[], Any], error: str, *mentions: str, because: str = "") -> None:
+    """Raise Failure unless `call` makes the student's code raise `error`, or a subclass, that has one of `mentions`.
+
+    `because`: what is wrong with the call, as a clause.
+    """
+    due = f"must raise {error}{f': {because}' if because else ''}"
     try:
         call()
     except StudentError as raised:
         if error not in raised.type_names:
-            raise
+            raise _another_error(raised, due) from None
         if mentions and not any(name in raised.text for name in mentions):
             names = " or ".join(map(repr, mentions))
-            message = f"{error} must name {names}; its text is: {raised.text or '(empty)'}"
+            message = as_sentence(f"{error} must name {names}; its text is: {raised.text or '(empty)'}")
             raise Failure("INCORRECT_VALUE", message, raised.evidence) from None
         return
-    raise Failure("INCORRECT_VALUE", f"The call returned; it must raise {error}.")
+    raise Failure("INCORRECT_VALUE", f"The call returned; it {due}.")
+
+
+def _another_error(raised: StudentError, due: str) -> Failure:
+    """The failure for an exception of another class than the right one; what needs no such exception stays."""
+    if raised.verdict != "RUNTIME_ERROR" or not raised.message.startswith(raised.type_names[0]):
+        return raised
+    return Failure(raised.verdict, as_sentence(f"The call {due}. It raised {raised.message}"), raised.evidence)
+
+
+def as_sentence(text: str) -> str:
+    """The text, which may end with another's words, with a full stop where it ends without one."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."

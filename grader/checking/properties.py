@@ -131,7 +131,7 @@ class _Search:
     def _smallest_failure(self) -> Failure:
         """The failure of the last example that Hypothesis replayed: the smallest it found."""
         drawn, failure = self.failures[self.smallest]
-        failure.evidence["drawn"] = self.smallest
+        failure.evidence.setdefault("drawn", self.smallest)
         if failure.verdict in ("INCORRECT_VALUE", "NOT_FINITE") and self._passes_now(drawn):
             failure.evidence["hint"] = RACE_HINT
             return Failure("INCORRECT_VALUE", f"The result differs between runs. {failure.message}", failure.evidence)

@@ -3,12 +3,26 @@
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
 from numpy.random import Generator
 
-from grader.checking.api import BF16, Expected, Failure, Worker, check, expect, expect_error, property_check, require
+from grader.checking.api import (
+    BF16,
+    Expected,
+    Failure,
+    Handle,
+    StudentError,
+    Worker,
+    as_sentence,
+    check,
+    expect,
+    expect_error,
+    property_check,
+    require,
+)
 from grader.checking.draws import Array
 from grader.checks.support import s01 as files
 
@@ -32,21 +46,20 @@ def expect_refused(worker: Worker, folder: Path, fault: str, content: bytes, *me
 def conversions(worker: Worker) -> None:
     """bf16 becomes float32 exactly, float32 becomes the nearest bf16: ties to even, NaN stays NaN."""
     patterns = np.arange(65536, dtype=np.uint32)
-    values = (patterns << 16).view(np.float32)
     got = worker.call("weights.bf16_to_float32", patterns.astype(np.uint16))
-    expect(got, Expected(values, 0, np.float32), "float32")
-    expect(np.signbit(got[::32768]), Expected(np.array([False, True]), 0, bool), "sign of zero")
+    files.expect_bits("bf16_to_float32", patterns.astype(np.uint16), got, patterns << 16)
     between = ((patterns[:, None] << 16) | np.array([0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF], np.uint32)).view(np.float32)
     numbers = between[~np.isnan(between)]
     bits = worker.call("weights.float32_to_bf16", numbers)
-    expect(bits, Expected(numbers.astype(BF16).view(np.uint16), 0, np.uint16), "bits")
+    files.expect_bits("float32_to_bf16", numbers.view(np.uint32), bits, numbers.astype(BF16).view(np.uint16))
     not_numbers = between[np.isnan(between)]
     bits = worker.call("weights.float32_to_bf16", not_numbers)
     if not isinstance(bits, np.ndarray) or (bits.shape, bits.dtype) != (not_numbers.shape, np.uint16):
         expect(bits, Expected(not_numbers.astype(BF16).view(np.uint16), 0, np.uint16), "bits")
     for i in np.flatnonzero((bits & 0x7FFF) <= 0x7F80)[:1]:
-        pattern = not_numbers.view(np.uint32)[i]
-        require(False, f"float32_to_bf16 of the NaN 0x{pattern:08X} gives 0x{bits[i]:04X}; it must stay a NaN.")
+        pattern, found = not_numbers.view(np.uint32)[i], "infinity" if bits[i] & 0x7FFF == 0x7F80 else "a number"
+        told = f"float32_to_bf16 of the NaN 0x{pattern:08X} returned 0x{bits[i]:04X}, which is {found}"
+        require(False, f"{told}; it must stay a NaN, with a bit set among the lowest 7.")
 
 
 @check("s01.2")
@@ -56,7 +69,7 @@ def dtypes_and_shapes(worker: Worker, rng: Generator, shared_folder: Path) -> No
     shapes = {"scalar": (), "empty": (0,), "hollow": (4, 0, 2), "single": (1, 1), "deep": (2, 1, 3, 2)}
     tensors |= {name: files.tensor(rng, "BF16", *shape) for name, shape in shapes.items()}
     path = files.write_tensors(shared_folder / FILE, tensors)
-    files.expect_tensors(worker.call("weights.load_safetensors", str(path)), tensors)
+    files.expect_tensors(worker.call("weights.load_safetensors", str(path)), tensors, path)
     empty = files.write_tensors(shared_folder / "empty.safetensors", {})
     files.expect_tensors(worker.call("weights.load_safetensors", str(empty)), {})
 
@@ -66,17 +79,36 @@ def head(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     """load_model_weights gives a head of its own where there is one, and the embedding where the head is tied."""
     tensors = {EMBEDDING: files.tensor(rng, "BF16", 12, 8), NORM: files.tensor(rng, "BF16", 8)}
     with_head = {**tensors, HEAD: files.tensor(rng, "BF16", 12, 8)}
-    folders = [files.model_folder(shared_folder / name, tied=name == "tied") for name in ("tied", "untied", "headless")]
-    tied, untied, headless = (partial(worker.call, "weights.load_model_weights", str(folder)) for folder in folders)
-    for folder, content in zip(folders, (tensors, with_head, tensors), strict=True):
+    contents = {"tied": tensors, "tied with a head": with_head, "untied": with_head, "headless": tensors}
+    loads = {}
+    for name, content in contents.items():
+        folder = files.model_folder(shared_folder / name, tied=name.startswith("tied"))
         files.write_tensors(folder / FILE, content)
-    weights = tied()
+        loads[name] = partial(worker.call, "weights.load_model_weights", str(folder))
+    for name in ("tied", "tied with a head"):
+        expect_tied(loads[name](), tensors, with_head[HEAD])
+    missing = "config.json says that the head is not tied, so it is in the file"
+    expect_own_head(loads["untied"](), tensors[EMBEDDING])
+    files.expect_tensors(loads["untied"](), with_head, shared_folder / "untied" / FILE, missing=missing)
+    because = f"config.json says that the head is not tied, and the folder has no {HEAD}"
+    expect_error(loads["headless"], "SafetensorsError", HEAD, because=because)
+
+
+def expect_own_head(weights: Any, embedding: Array) -> None:
+    if isinstance(weights, dict) and np.array_equal(weights.get(HEAD, ()), embedding):
+        told = f"{HEAD} is the embedding, though config.json says that the head is not tied"
+        require(False, f"{told}: it is the file's own tensor of that name.")
+
+
+def expect_tied(weights: Any, tensors: dict[str, Array], own: Array) -> None:
+    """The head is the embedding, whether or not the file has a head of its `own`."""
     missing = isinstance(weights, dict) and HEAD not in weights
     require(not missing, f"{HEAD} is missing: with a tied head it is the embedding's array.")
+    if isinstance(weights, dict) and np.array_equal(weights[HEAD], own):
+        told = "where config.json says that the head is tied it is the embedding's array"
+        require(False, f"{HEAD} is the file's own; {told}, whatever the file has under that name.")
     files.expect_tensors(weights, {**tensors, HEAD: tensors[EMBEDDING]})
     require(weights[HEAD] is weights[EMBEDDING], f"{HEAD} is a copy: a tied head is the embedding's array itself.")
-    files.expect_tensors(untied(), with_head)
-    expect_error(headless, "SafetensorsError", HEAD)
 
 
 @check("s01.4")
@@ -94,7 +126,14 @@ def layouts(
     listed = rng.permutation(list(tensors)).tolist()
     path = shared_folder / f"example-{len(list(shared_folder.iterdir()))}"  # earlier ones may still be mapped
     files.write_tensors(path, tensors, listed, metadata, padding)
-    files.expect_tensors(worker.call("weights.load_safetensors", str(path)), tensors)
+    order = "" if listed == list(tensors) else f", whose header lists its tensors in another order, {listed}"
+    try:
+        got = worker.call("weights.load_safetensors", str(path))
+    except StudentError as error:
+        if "SafetensorsError" in error.type_names:
+            error.message = f"{as_sentence(error.message)} The file is well formed{order}."
+        raise
+    files.expect_tensors(got, tensors, path)
 
 
 @check("s01.5")
@@ -135,6 +174,20 @@ def nothing_copied(worker: Worker, rng: Generator, shared_folder: Path) -> None:
         threshold=64,
     )
     expect(worker.call(tensors.method("__getitem__"), "last"), Expected(last, 0, BF16), "last")
+    expect_mapped(worker, rng, tensors, path, len(start), size)
+
+
+def expect_mapped(worker: Worker, rng: Generator, tensors: Handle, path: Path, start: int, size: int) -> None:
+    """Write to the file: where a tensor is a view of the mapped file, its elements change."""
+    large = worker.call(tensors.method("__getitem__"), "large", keep=True)
+    for index in (0, int(rng.integers(1, size - 1)), size - 1):
+        value = int(rng.integers(1, 256))
+        with open(path, "r+b") as file:
+            file.seek(start + index)
+            file.write(bytes([value]))
+        told = f"Byte {start + index} of the file became {value} after the call, and large[{index}] did not"
+        advice = "return views of the mapped file: mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.frombuffer"
+        require(worker.call(large.method("__getitem__"), index) == value, f"{told}: the tensor is a copy; {advice}.")
 
 
 @check("s01.8")
@@ -146,17 +199,26 @@ def shards(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     ]
     listed = {name: array for part in parts for name, array in part.items() if name != "unlisted"}
     folder = files.model_folder(shared_folder / "whole", tied=False)
-    shard_names = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
-    for file, part in zip(shard_names, parts, strict=True):
+    names = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+    for file, part in zip(names, parts, strict=True):
         files.write_tensors(folder / file, part)
-    places = {name: shard_names[name not in parts[0]] for name in listed}
+    places = {name: names[name not in parts[0]] for name in listed}
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": places}))
     call = partial(worker.call, "weights.load_model_weights", str(folder))
-    files.expect_tensors(call(), listed)
-    index.write_text(json.dumps({"weight_map": {**places, "model.absent": shard_names[0]}}))
-    expect_error(call, "SafetensorsError", "model.absent")
-    (folder / shard_names[1]).unlink()
-    expect_error(call, "SafetensorsError", shard_names[1])
+    missing, unknown = (
+        "weight_map names it, and the file there holds it",
+        "a shard holds it, but weight_map does not name it",
+    )
+    expect_gathered = partial(files.expect_tensors, missing=missing, unknown=unknown)
+    expect_gathered(call(), listed, *(folder / name for name in names))
+    files.write_tensors(folder / FILE, {"stale": files.tensor(rng, "F32", 2), **listed})
+    expect_gathered(call(), listed, unknown=f"{FILE} holds it, but {index.name} is there, and it says what to load")
+    index.write_text(json.dumps({"weight_map": {**places, "model.absent": names[0]}}))
+    because = f"weight_map places 'model.absent' in {names[0]}, which does not hold it"
+    expect_error(call, "SafetensorsError", "model.absent", because=because)
+    (folder / names[1]).unlink()
+    expect_error(call, "SafetensorsError", names[1], because=f"weight_map names {names[1]}, which is not in the folder")
     empty = files.model_folder(shared_folder / "empty", tied=False)
-    expect_error(partial(worker.call, "weights.load_model_weights", str(empty)), "SafetensorsError")
+    because = f"the folder has neither {FILE} nor {index.name}"
+    expect_error(partial(worker.call, "weights.load_model_weights", str(empty)), "SafetensorsError", because=because)

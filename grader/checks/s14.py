@@ -4,7 +4,7 @@ from functools import partial
 
 import hypothesis.strategies as st
 
-from grader.checking.api import Worker, check, expect_error, property_check, require
+from grader.checking.api import Failure, Worker, check, expect_error, property_check, require
 from grader.checks.support.s14 import CALLS, Call, ManagedBlocks
 
 BOUNDARIES = (1, 15, 16, 17, 0, 31, 32, 33)
@@ -35,7 +35,8 @@ def growth(worker: Worker) -> None:
     blocks.append(9, 0)
     blocks.call("append", 9)
     length = blocks.call("num_tokens", 9)
-    require(length == 50, f"append(9) without a count adds one token: there must be 50, not {length}.")
+    told = f"After append(9) num_tokens(9) is {length}; it must be 50: without a count one token comes to the 49."
+    require(length == 50, told)
 
 
 @check("s14.3")
@@ -90,10 +91,13 @@ def wrong_calls(worker: Worker) -> None:
     blocks.free(0)
     blocks.append(0, 0)
     for method in ("block_table", "num_tokens", "slot_mapping"):
-        expect_error(partial(blocks.call, method, 0), "ValueError")
-        expect_error(partial(blocks.call, method, 3), "ValueError")
-    for sizes in ((0, 16), (4, 0), (-1, 16)):
-        expect_error(partial(worker.call, "block_manager.BlockManager", *sizes), "ValueError")
+        for sequence, reason in ((0, "was freed"), (3, "never began")):
+            because = f"{method}({sequence}), and sequence {sequence} {reason}"
+            expect_error(partial(blocks.call, method, sequence), "ValueError", because=because)
+    for sizes in ((0, 16), (4, 0), (-1, 16), (4, -1)):
+        because = f"BlockManager{sizes}, and a pool has at least 1 block of at least 1 token"
+        expect_error(partial(worker.call, "block_manager.BlockManager", *sizes), "ValueError", because=because)
+    ManagedBlocks(worker, 1, 1).allocate(0, 1)
 
 
 @check("s14.6")
@@ -110,9 +114,9 @@ def slots(worker: Worker) -> None:
             if 0 <= start <= length:
                 blocks.expect_slots(sequence, start)
         for start in (-1, length + 1):
-            expect_error(partial(blocks.call, "slot_mapping", sequence, start), "ValueError")
-    table = blocks.call("block_table", 7, keep=True)
-    worker.call(table.method("clear"))
+            because = f"slot_mapping({sequence}, {start}), and sequence {sequence} has {length} tokens"
+            expect_error(partial(blocks.call, "slot_mapping", sequence, start), "ValueError", because=because)
+    blocks.expect_copied(7)
     blocks.append(7, 1)
     blocks.expect_slots(7, 0)
 
@@ -127,5 +131,9 @@ def slots(worker: Worker) -> None:
 def property_of_operations(worker: Worker, num_blocks: int, block_size: int, operations: list[Call]) -> None:
     """After any calls free and used blocks are all blocks, none is in two tables, and refused calls change nothing."""
     blocks = ManagedBlocks(worker, num_blocks, block_size)
-    for method, *arguments in operations:
-        getattr(blocks, method)(*arguments)
+    try:
+        for method, *arguments in operations:
+            getattr(blocks, method)(*arguments)
+    except Failure as failure:
+        failure.evidence["drawn"] = ", ".join(blocks.calls)
+        raise

@@ -124,7 +124,7 @@ class TimedRuns:
     def expect(
         self, worker: Worker, workload: str, band: float, notes: MutableMapping[str, Any], rng: Generator
     ) -> None:
-        """`expect_time` of a workload, of which also the beginning of an answer, drawn, is held against the oracle."""
+        """`expect_time` of a workload, of whose answers also a drawn part is held against the oracle."""
         if not self._is_written:
             bench_model(self._folder)
             self._is_written = True

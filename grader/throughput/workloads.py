@@ -35,8 +35,10 @@ SEED = 0
 """Of the lengths."""
 JUDGED_ROWS = 4
 """Rows of an attention that are held against the reference."""
-JUDGED_TOKENS = 64
-"""Tokens of an answer that are held against the reference after a timed run; a forward pass of the model each."""
+JUDGED_CONTEXT = 512
+"""So far an answer is judged at least, its prompt counted; and answers are judged until they have as many together."""
+LONGEST_JUDGED = 1536
+"""A drawn token past this many is not judged: the reference's time grows with the square of the context."""
 WARM_UP = 4
 """Tokens of each request of a first run, in which kernels are compiled and buffers made."""
 
@@ -183,10 +185,18 @@ WORKLOADS: Mapping[str, Workload] = {
 
 
 def expect_part(reference: LlamaOracle, timed: Timed, rng: Generator) -> None:
-    """Hold the beginning of one answer, drawn, against the reference; Failure as of `expect_stream`."""
-    index = int(rng.integers(len(timed.answers)))
-    prompt, tokens = timed.answers[index]
-    expect_stream(reference, prompt, tokens[:JUDGED_TOKENS], f"the timed answer to prompt {index}")
+    """Hold answers, drawn, against the reference, each from its first token up to a drawn one, the last as likely as
+    any other; Failure as of `expect_stream`."""
+    judged = 0
+    for index in rng.permutation(len(timed.answers)).tolist():
+        prompt, tokens = timed.answers[index]
+        longest = LONGEST_JUDGED - len(prompt)
+        drawn = int(rng.integers(len(tokens), endpoint=True))
+        count = min(max(drawn, JUDGED_CONTEXT - len(prompt)), longest)
+        expect_stream(reference, prompt, tokens[:count], f"the timed answer to prompt {index}")
+        judged += len(prompt) + min(count, len(tokens))
+        if judged >= JUDGED_CONTEXT:
+            break
 
 
 def _best(logits: Any, *shape: int, row: Any = ...) -> int:

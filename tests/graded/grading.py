@@ -29,3 +29,9 @@ def failures(results: dict[str, Any]) -> dict[str, str]:
     """Verdict and message of every check that did not pass."""
     checks = [check for stage in results["stages"] for check in stage["checks"]]
     return {c["id"]: f"{c['verdict']}: {c['message']}" for c in checks if c["verdict"] != "PASSED"}
+
+
+def hint(results: dict[str, Any], check_id: str) -> str:
+    """The hint of a check; empty where it has none."""
+    checks = [check for stage in results["stages"] for check in stage["checks"] if check["id"] == check_id]
+    return str(checks[0]["evidence"].get("hint") or "")

@@ -11,7 +11,7 @@ from typing import Any
 
 from grader import KIT
 from grader.manifest import Manifest
-from tests.graded.grading import failures, grade, verdicts
+from tests.graded.grading import failures, grade, hint, verdicts
 
 TABLES = KIT / "tests" / "mutants"
 NO_CATCH = {"PASSED", "NOT_RUN", "NOT_IMPLEMENTED", "SKIPPED"}
@@ -37,19 +37,30 @@ class Mutant:
     """What the mistake is."""
     also: list[str] = field(default_factory=list)
     """Ids of further checks that must fail, whatever their verdict."""
+    says: str = ""
+    """Words of that check's message or hint."""
+    more: list[list[str]] = field(default_factory=list)
+    """Further edits of the file, each [find, replace], where one alone changes nothing."""
 
     @property
     def checks(self) -> list[str]:
         """All checks that must fail."""
         return [self.check, *self.also]
 
+    @property
+    def edits(self) -> list[list[str]]:
+        """All edits, each [find, replace]."""
+        return [[self.find, self.replace], *self.more]
+
     def write(self, submission: Path) -> Path:
-        """Copy the solutions to `submission`, with this edit; its text must occur exactly once."""
+        """Copy the solutions to `submission`, with these edits; their texts must occur exactly once."""
         shutil.copytree(KIT / "solutions", submission)
         file = submission / "engine" / self.file
         source = file.read_text()
-        assert source.count(self.find) == 1, f"{self.id}: its text occurs {source.count(self.find)} times"
-        file.write_text(source.replace(self.find, self.replace))
+        for find, replace in self.edits:
+            assert source.count(find) == 1, f"{self.id}: {find!r} occurs {source.count(find)} times"
+            source = source.replace(find, replace)
+        file.write_text(source)
         return submission
 
 
@@ -88,6 +99,8 @@ def complaints(mutant: Mutant, results: dict[str, Any]) -> list[str]:
         wrong.append(f"{mutant.check} must be {mutant.verdict} and is {messages.get(mutant.check, 'PASSED')}")
     if not messages.get(mutant.check, "").partition(": ")[2]:
         wrong.append(f"{mutant.check} fails without a message")
+    if mutant.says not in (told := " ".join((messages.get(mutant.check, ""), hint(results, mutant.check)))):
+        wrong.append(f"{mutant.check} must say {mutant.says!r} and says {told!r}")
     wrong += [f"{check} must fail and is {found[check]}" for check in mutant.also if found[check] in NO_CATCH]
     wrong += [f"{check} must pass and is {text}" for check, text in messages.items() if check not in mutant.checks]
     return wrong

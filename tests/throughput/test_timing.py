@@ -10,7 +10,7 @@ from grader import UsageError
 from grader.failure import Failure
 from grader.oracle.references import load_oracle
 from grader.oracle.scripted import scripted_model
-from grader.throughput import timing
+from grader.throughput import timing, workloads
 from grader.throughput.timing import COPIED, UNKNOWN_GPU, expect_time, load_figures, roofline_seconds, wanted_rate
 from grader.throughput.workloads import WORKLOADS, Timed, expect_part, serve
 from grader.traces.trace import random_trace
@@ -119,3 +119,34 @@ def test_serve_times_one_call_and_keeps_the_answers(tmp_path: Path) -> None:
     wrong = Timed(1.0, 1, 1, [(prompt, [*tokens[:-1], 0]) for prompt, tokens in timed.answers])
     with pytest.raises(Failure, match="of the timed answer to prompt"):
         expect_part(oracle, wrong, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_answer_padded_from_its_65th_token_on_is_seen(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    model = scripted_model(rng, tmp_path)
+    prompts = [model.prompt(rng, 4) for _ in range(3)]
+    answers = [(prompt, model.continuation(prompt[-1], 160)) for prompt in prompts]
+    padded = [(prompt, [*tokens[:64], *[0] * 96]) for prompt, tokens in answers]
+    oracle = load_oracle(tmp_path)
+    expect_part(oracle, Timed(1.0, 1, 1, answers), rng)
+    with pytest.raises(Failure, match=r"Token 6[4-9] of the timed answer to prompt \d is 0; the reference prefers"):
+        expect_part(oracle, Timed(1.0, 1, 1, padded), rng)
+
+
+def test_any_token_of_a_long_answer_may_be_the_last_that_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        workloads, "expect_stream", lambda oracle, prompt, tokens, name: judged.append((len(prompt), len(tokens)))
+    )
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        expect_part(cast(Any, None), Timed(1.0, 1, 1, [([1] * 100, [2] * 1000)] * 3), rng)
+    assert len(judged) == 200
+    counts = [count for _, count in judged]
+    assert min(counts) == 512 - 100
+    assert max(counts) > 950
+    assert 40 < sum(count > 700 for count in counts) < 90
+    judged.clear()
+    expect_part(cast(Any, None), Timed(1.0, 1, 1, [([1] * 16, [2] * 100)] * 64), rng)
+    assert judged == [(16, 100)] * 5

@@ -1,11 +1,11 @@
 """Drawn calls of a BlockManager, and a record of what it must have handed out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import hypothesis.strategies as st
 
-from grader.checking.api import Handle, StudentError, Worker, require
+from grader.checking.api import Failure, Handle, StudentError, Worker, as_sentence, require
 
 SEQUENCES = range(3)
 ANY = 9
@@ -53,48 +53,66 @@ class ManagedBlocks:
 
     def __init__(self, worker: Worker, num_blocks: int, block_size: int) -> None:
         self.num_blocks, self.block_size = num_blocks, block_size
+        self.calls = [f"BlockManager({num_blocks}, {block_size})"]
+        """The calls so far, as they are written in Python."""
         self._worker = worker
         self._manager: Handle = worker.call("block_manager.BlockManager", num_blocks, block_size, keep=True)
         self._lengths: dict[int, int] = {}
         self._tables: dict[int, list[int]] = {}
-        self._expect_state("BlockManager")
+        self._expect_state(self.calls[0])
 
     def call(self, method: str, *arguments: Any, **options: Any) -> Any:
         return self._worker.call(self._manager.method(method), *arguments, **options)
 
     def allocate(self, sequence: int, num_tokens: int) -> None:
-        errors = ["ValueError"] if sequence in self._lengths or num_tokens < 0 else []
-        if self._blocks(num_tokens) > self._free():
-            errors.append("OutOfBlocks")
+        errors = self._errors(num_tokens, 0)
+        if sequence in self._lengths:
+            errors["ValueError"] = f"sequence {sequence} has begun already"
         if self._refused(errors, "allocate", sequence, num_tokens):
             return
         self._tables[sequence], self._lengths[sequence] = [], num_tokens
-        self._expect_state(f"allocate({sequence}, {num_tokens})")
+        self._expect_state(self.calls[-1])
 
     def append(self, sequence: int, count: int) -> None:
         length = self._lengths.get(sequence)
-        errors = ["ValueError"] if length is None or count < 0 else []
-        if length is not None and self._blocks(length + count) - self._blocks(length) > self._free():
-            errors.append("OutOfBlocks")
+        errors = self._unknown(sequence) if length is None else self._errors(count, length)
         if self._refused(errors, "append", sequence, count):
             return
         self._lengths[sequence] += count
-        self._expect_state(f"append({sequence}, {count})")
+        self._expect_state(self.calls[-1])
 
     def free(self, sequence: int) -> None:
-        if self._refused([] if sequence in self._lengths else ["ValueError"], "free", sequence):
+        if self._refused(self._unknown(sequence), "free", sequence):
             return
         del self._tables[sequence], self._lengths[sequence]
-        self._expect_state(f"free({sequence})")
+        self._expect_state(self.calls[-1])
 
     def expect_slots(self, sequence: int, start: int) -> None:
         """slot_mapping names the rows of the positions from `start` on, in the blocks of the table."""
-        table, size = self._tables[sequence], self.block_size
-        want = [table[i // size] * size + i % size for i in range(start, self._lengths[sequence])]
+        table, size, positions = self._tables[sequence], self.block_size, range(start, self._lengths[sequence])
+        want = [table[i // size] * size + i % size for i in positions]
         got = self.call("slot_mapping", sequence, start)
         shown = f"slot_mapping({sequence}, {start}) with the table {table} and {self._lengths[sequence]} tokens"
         require(_is_list_of_ints(got), f"{shown} is {got!r:.200}; it must be a list of ints.", "INCORRECT_DTYPE")
-        require(got == want, f"{shown} is {got}; it must be {want}.")
+        guesses = {
+            "start is ignored: these are the rows from position 0 on.": len(want) < len(got) and got[start:] == want,
+            "The position is added where its offset in the block, position % block_size, must be.": got
+            == [table[i // size] * size + i for i in positions],
+            "A block's number is to be multiplied by block_size.": got
+            == [table[i // size] + i % size for i in positions],
+            "These are positions in the sequence: its table says in which block each of them lies.": got
+            == list(positions),
+        }
+        require(got == want, f"{shown} is {got}; it must be {want}.", hint=_first_true(guesses))
+
+    def expect_copied(self, sequence: int) -> None:
+        """A caller that empties the list from block_table does not change the table."""
+        handed_out = self.call("block_table", sequence, keep=True)
+        self._worker.call(handed_out.method("clear"))
+        told = (
+            f"The list from block_table({sequence}) was changed by the caller, and your table with it: return a copy."
+        )
+        require(self.call("block_table", sequence) == self._tables[sequence], told)
 
     def _blocks(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_size)
@@ -102,39 +120,102 @@ class ManagedBlocks:
     def _free(self) -> int:
         return self.num_blocks - sum(self._blocks(length) for length in self._lengths.values())
 
-    def _refused(self, errors: list[str], method: str, *arguments: int) -> bool:
+    def _unknown(self, sequence: int) -> dict[str, str]:
+        return {} if sequence in self._lengths else {"ValueError": f"sequence {sequence} has not begun, or was freed"}
+
+    def _errors(self, count: int, length: int) -> dict[str, str]:
+        """The errors, with their reasons, of `count` further tokens for a sequence of `length`."""
+        errors = {"ValueError": f"a sequence cannot grow by {count} tokens"} if count < 0 else {}
+        needed = self._blocks(length + count) - self._blocks(length)
+        if needed > self._free():
+            errors["OutOfBlocks"] = f"{_count(needed, 'further block')} would be needed, and {self._free()} are free"
+        return errors
+
+    def _refused(self, errors: dict[str, str], method: str, *arguments: int) -> bool:
         """Make the call. Where it must raise one of `errors`, whether it did; its state must be as before then."""
         called = f"{method}({', '.join(map(str, arguments))})"
+        due = " or ".join(f"{error}: {reason}" for error, reason in errors.items())
+        self.calls.append(called)
         try:
             self.call(method, *arguments)
         except StudentError as raised:
             if not set(errors) & set(raised.type_names):
-                raise
+                raise self._another_error(raised, called, due) from None
             self._expect_state(f"the refused {called}")
             return True
-        require(not errors, f"{called} returned; it must raise {' or '.join(errors)}.")
+        require(not errors, f"{called} returned; it must raise {due}.")
         return False
+
+    def _another_error(self, raised: StudentError, called: str, due: str) -> Failure:
+        """The failure for an error that must not come, or not this one; of a stub and the like what it is."""
+        if raised.verdict != "RUNTIME_ERROR":
+            return raised
+        told = f"{called} must {f'raise {due}' if due else 'succeed'}. It raised {raised.message}"
+        return Failure(raised.verdict, as_sentence(told) + self._shared(), raised.evidence)
+
+    def _shared(self) -> str:
+        """A question, after a space, where a manager that was just made is not as new; "" otherwise."""
+        is_new = len(self.calls) <= 2 and self._manager.number > 0
+        return (
+            " The BlockManager is new, and not the first: do two managers share tables or free blocks?"
+            if is_new
+            else ""
+        )
 
     def _expect_state(self, after: str) -> None:
         """Free and used blocks are all blocks, none is in two tables, and tables only grow at their end."""
         free = self.call("num_free")
-        require(free == self._free(), f"After {after} num_free() is {free}; {self._free()} blocks are free.")
+        if free != self._free():
+            told = f"After {after} num_free() is {free}; it must be {self._free()}: {self._shown_blocks()}."
+            require(False, told + self._shared())
         owner: dict[int, int] = {}
         for sequence, length in self._lengths.items():
             got = self.call("num_tokens", sequence)
             require(got == length, f"After {after} num_tokens({sequence}) is {got}; it must be {length}.")
             table = self.call("block_table", sequence)
-            shown = f"After {after} block_table({sequence}) is {table}"
-            require(_is_list_of_ints(table), f"{shown}; it must be a list of ints.", "INCORRECT_DTYPE")
-            count = self._blocks(length)
-            require(len(table) == count, f"{shown}; {length} tokens have {count} blocks of {self.block_size}.")
-            before = self._tables[sequence][:count]
-            require(table[: len(before)] == before, f"{shown}; it was {before}: blocks in use stay where they are.")
+            self._expect_table(f"After {after} block_table({sequence}) is {table}", sequence, table)
             for block in table:
-                require(0 <= block < self.num_blocks, f"{shown}; blocks are 0 to {self.num_blocks - 1}.")
-                require(block not in owner, f"{shown}; sequence {owner.get(block)} has block {block} already.")
+                told = (
+                    f"After {after} block_table({sequence}) is {table}; sequence {owner.get(block)} has block {block}"
+                )
+                require(block not in owner, f"{told} already: a block is free or in one table.")
                 owner[block] = sequence
             self._tables[sequence] = table
+
+    def _expect_table(self, shown: str, sequence: int, table: Any) -> None:
+        """One table: as many blocks as the tokens need, all of the pool, the earlier ones where they were."""
+        require(_is_list_of_ints(table), f"{shown}; it must be a list of ints.", "INCORRECT_DTYPE")
+        length = self._lengths[sequence]
+        count = self._blocks(length)
+        told = f"{shown}; it must have {_count(count, 'block')}, since a block holds {_count(self.block_size, 'token')}"
+        guesses = {
+            "The last block is just full: a further one is due with the next token.": len(table) == count + 1
+            and length % self.block_size == 0,
+            "The last block counts also where it is not full: round up.": len(table) == count - 1
+            and length % self.block_size > 0,
+        }
+        require(len(table) == count, f"{told} and there are {length}.", hint=_first_true(guesses))
+        before = self._tables[sequence][:count]
+        require(table[: len(before)] == before, f"{shown}; it was {before}: blocks in use stay where they are.")
+        outside = [block for block in table if not 0 <= block < self.num_blocks]
+        require(not outside, f"{shown}; blocks are 0 to {self.num_blocks - 1}.")
+
+    def _shown_blocks(self) -> str:
+        """What the sequences need, in words."""
+        needs = [
+            f"{_count(self._blocks(length), 'block')} for the {_count(length, 'token')} of sequence {sequence}"
+            for sequence, length in self._lengths.items()
+        ]
+        used = ", ".join(needs) or "no sequence has any"
+        return f"the pool has {_count(self.num_blocks, 'block')} of {_count(self.block_size, 'token')}; {used}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _first_true(guesses: Mapping[str, bool]) -> str | None:
+    return next((told for told, holds in guesses.items() if holds), None)
 
 
 def _is_list_of_ints(value: Any) -> bool:
