@@ -50,6 +50,7 @@ __all__ = [
     "expect",
     "expect_error",
     "expect_rows",
+    "expect_success",
     "property_check",
     "require",
 ]
@@ -57,6 +58,7 @@ __all__ = [
 Band = Callable[[str, float], None]
 """The fixture `expect_band`."""
 
+T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
@@ -81,30 +83,40 @@ def require(condition: bool, message: str, verdict: str = "INCORRECT_VALUE", **e
         raise Failure(verdict, message, evidence)
 
 
-def expect_error(call: Callable[[], Any], error: str, *mentions: str, because: str = "") -> None:
+def expect_error(
+    call: Callable[[], Any], error: str, *mentions: str, called: str = "The call", because: str = ""
+) -> None:
     """Raise Failure unless `call` makes the student's code raise `error`, or a subclass, that has one of `mentions`.
 
-    `because`: what is wrong with the call, as a clause.
+    A message names the call as `called`, and says `because` of what it must raise.
     """
     due = f"must raise {error}{f': {because}' if because else ''}"
     try:
         call()
     except StudentError as raised:
         if error not in raised.type_names:
-            raise _another_error(raised, due) from None
+            raise _another_error(raised, f"{called} {due}") from None
         if mentions and not any(name in raised.text for name in mentions):
             names = " or ".join(map(repr, mentions))
             message = as_sentence(f"{error} must name {names}; its text is: {raised.text or '(empty)'}")
             raise Failure("INCORRECT_VALUE", message, raised.evidence) from None
         return
-    raise Failure("INCORRECT_VALUE", f"The call returned; it {due}.")
+    raise Failure("INCORRECT_VALUE", f"{called} returned; it {due}.")
+
+
+def expect_success(call: Callable[[], T], called: str, because: str) -> T:
+    """What the call returns; Failure, which says why it must succeed, where the student's code refuses it."""
+    try:
+        return call()
+    except StudentError as raised:
+        raise _another_error(raised, f"{called} must succeed: {because}") from None
 
 
 def _another_error(raised: StudentError, due: str) -> Failure:
     """The failure for an exception of another class than the right one; what needs no such exception stays."""
     if raised.verdict != "RUNTIME_ERROR" or not raised.message.startswith(raised.type_names[0]):
         return raised
-    return Failure(raised.verdict, as_sentence(f"The call {due}. It raised {raised.message}"), raised.evidence)
+    return Failure(raised.verdict, as_sentence(f"{due}. It raised {raised.message}"), raised.evidence)
 
 
 def as_sentence(text: str) -> str:

@@ -9,11 +9,24 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking.api import BF16, Expected, Failure, Out, Worker, check, expect, expect_error, expect_rows, require
+from grader.checking.api import (
+    BF16,
+    Expected,
+    Failure,
+    Out,
+    Worker,
+    check,
+    expect,
+    expect_error,
+    expect_rows,
+    expect_success,
+    require,
+)
 from grader.checking.draws import Array, floats
 from grader.judge.compare import brackets
 from grader.oracle.llama import Reference
 from grader.oracle.references import ReferenceModel, variant_model
+from grader.oracle.scripted import ScriptedModel, scripted_model
 
 LONG = 256
 """Tokens after which tiny's scaled rotary frequencies matter."""
@@ -116,13 +129,15 @@ def last_row_only(worker: Worker, emulator: Worker, tiny: ReferenceModel, rng: G
 def expect_one_row_of_head(emulator: Worker, model: ReferenceModel) -> None:
     """Look at the products with float32 results, vocab_size for each row, that forward makes for the last row."""
     ids, vocabulary = model.references[0].ids.tolist() * 2, model.config.vocab_size
+    prompt = model.oracle.reference("a short prompt twice", ids)
     llama = emulator.call("model.LlamaModel", str(model.folder), keep=True)
     with emulator.observe() as seen:
-        emulator.call(llama.method("forward"), ids, True)
+        last = emulator.call(llama.method("forward"), ids, True)
     logits = [call.m * call.n for call in seen.gemm_calls if call.c_bytes == 4 * call.m * call.n]
     rows = [size // vocabulary for size in logits if size % vocabulary == 0]
     message = f"forward of {len(ids)} tokens with last_only must multiply one row with the head; it multiplied "
     require(rows == [1], message + (f"{sum(rows)}." if rows else "none by linear."), "INCORRECT_VALUE")
+    expect_rows(last, prompt.float32.logits[-1:], prompt.bf16.logits[-1:])
 
 
 @check("s08.7")
@@ -134,12 +149,39 @@ def other_models(worker: Worker, rng: Generator, shared_folder: Path) -> None:
 
 
 @check("s08.8")
-def after_other_prompts(worker: Worker, tiny: ReferenceModel) -> None:
+def after_other_prompts(worker: Worker, rng: Generator, tiny: ReferenceModel, shared_folder: Path) -> None:
     """forward is right again after calls of other kinds, and refuses empty, too long and unknown prompts."""
     short, *_, long = sorted(tiny.references, key=lambda reference: len(reference.ids))
     llama = worker.call("model.LlamaModel", str(tiny.folder), keep=True)
     for prompt, last_only, hidden_states in ((long, True, False), (short, False, True), (long, False, False)):
         worker.call(llama.method("forward"), prompt.ids.tolist(), last_only, hidden_states)
         expect_logits(worker.call(llama.method("forward"), short.ids), short)
-    for ids in ([], [5] * (tiny.config.max_position_embeddings + 1), [tiny.config.vocab_size], [7, -1]):
-        expect_error(partial(worker.call, llama.method("forward"), ids), "ValueError")
+    unknown = tiny.config.vocab_size
+    for ids, because in (
+        ([], "the prompt is empty"),
+        ([unknown], f"the ids are 0 to {unknown - 1}"),
+        ([7, -1], "no id is below 0"),
+        ([5] * (tiny.config.max_position_embeddings + 1), "that is one token more than max_position_embeddings"),
+    ):
+        called = f"forward({ids})" if len(ids) < 3 else f"forward of {len(ids)} tokens"
+        expect_error(partial(worker.call, llama.method("forward"), ids), "ValueError", called=called, because=because)
+    expect_longest(worker, rng, scripted_model(rng, shared_folder, max_position_embeddings=20))
+
+
+def expect_longest(worker: Worker, rng: Generator, model: ScriptedModel) -> None:
+    """A prompt of as many tokens as the model has positions is right, the first and the last id among them."""
+    llama = worker.call("model.LlamaModel", str(model.folder), keep=True)
+    longest, last = model.config.max_position_embeddings, model.config.vocab_size - 1
+    for length in (longest - 1, longest, longest + 1):
+        ids = [last, *model.prompt(rng, length - 2), 0]
+        called, forward = f"forward of {length} tokens", partial(worker.call, llama.method("forward"), ids)
+        told = f"the model's max_position_embeddings is {longest}, and its ids are 0 to {last}"
+        if length > longest:
+            expect_error(forward, "ValueError", called=called, because=told)
+            return
+        logits = expect_success(forward, called, told)
+        right = getattr(logits, "shape", ()) == (length, last + 1)
+        require(right, f"logits has not the shape [{length}, {last + 1}].", "INCORRECT_SHAPE")
+        wrong = np.flatnonzero(logits.argmax(axis=1) != model.successor[ids])
+        told = f"{called}: the largest logit of row {wrong[:1]} is not that of the token that follows in this model."
+        require(not wrong.size, told)

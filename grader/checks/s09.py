@@ -3,15 +3,20 @@
 First the kernels, then prefill and decode of a model, and the cache that both share.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
+from given.config import LlamaConfig
 from numpy.random import Generator
 
 from grader import oracle
 from grader.checking.api import (
     Band,
+    DeviceActivity,
     InOut,
     Out,
     Worker,
@@ -19,6 +24,7 @@ from grader.checking.api import (
     expect,
     expect_error,
     expect_rows,
+    expect_success,
     property_check,
     require,
 )
@@ -31,10 +37,10 @@ from grader.checks.support.cached_model import (
     expect_products,
     expect_stored,
     expect_walk,
-    watch,
 )
 from grader.checks.support.caches import Cache, Contents, empty_cache, read_rows
 from grader.checks.support.parallelism import expect_parallel
+from grader.oracle.llama import Reference
 from grader.oracle.references import ReferenceModel
 
 OP = "decode_attention"
@@ -77,20 +83,16 @@ def sequences_of_a_cache(worker: Worker, rng: Generator, tiny: ReferenceModel) -
     contents = Contents(Cache(worker, tiny.config, 3, 20), rng)
     steps = (({2: 5}, {2: 21}), ({0: 3, 2: 2, 1: 0}, {0: 1, 2: 16}), ({2: 12, 0: 1}, {1: 20, 2: 14}), ({2: 1}, {2: 2}))
     for counts, too_many in steps:
-        expect_room(contents.cache, counts, True)
-        expect_room(contents.cache, too_many, False)
+        contents.expect_room(counts)
+        contents.expect_room(too_many)
         contents.extend(counts)
         contents.expect()
-    expect_room(contents.cache, {2: 1}, False)
+    for counts in ({2: 1}, {2: 0}, {1: 19}, {1: 20}, {1: 21}):
+        contents.expect_room(counts)
     contents.free(2)
+    contents.free(1)
     contents.extend({2: 7})
     contents.expect()
-
-
-def expect_room(cache: Cache, counts: dict[int, int], room: bool) -> None:
-    answer = cache.call("can_extend", counts)
-    is_bool = isinstance(answer, bool | np.bool_)
-    require(is_bool and answer == room, f"can_extend({counts}) must be {room}; it is {answer!r}.")
 
 
 @check("s09.4")
@@ -143,9 +145,12 @@ def cached_rows(worker: Worker, tiny: ReferenceModel) -> None:
     model.prefill(third, 1)
     expect_stored(model, tiny.oracle, first[:24], 2)
     expect_stored(model, tiny.oracle, second[:7], 0)
-    after = read_rows(model.cache, 3, 2, 24)
-    same = all((old == new[:20]).all() for old, new in zip(before, after, strict=True))
-    require(same, "Rows of the cache changed after their tokens had been stored.")
+    for name, old, new in zip(("keys", "values"), before, read_rows(model.cache, 3, 2, 24), strict=True):
+        changed = np.flatnonzero((old != new[:20]).any(axis=1))
+        told = (
+            f"The {name} of sequence 2 at the positions {changed.tolist()}, in layer 3, changed after they were stored"
+        )
+        require(not changed.size, f"{told}, while tokens were added to the sequences 0 to 2: write new rows only.")
     model.prefill(third[:5], 2)
     expect_stored(model, tiny.oracle, third[:5], 2)
     expect_stored(model, tiny.oracle, third, 1)
@@ -158,25 +163,62 @@ def limits(worker: Worker, tiny: ReferenceModel) -> None:
     ids = prompt.ids.tolist()
     model = CachedModel(worker, tiny.folder, tiny.config, 2, 17)
     expect_walk(model, prompt, 14, 16)
-    wrong_prompts = [[], [tiny.config.vocab_size], [7, -1]]
-    for call, error in (
-        *((partial(model.prefill, wrong), "ValueError") for wrong in wrong_prompts),
-        *((partial(model.prefill, ids, sequence), "ValueError") for sequence in (2, -1)),
-        *((partial(model.decode, token), "ValueError") for token in (-1, tiny.config.vocab_size)),
-        *((partial(model.decode, 5, sequence), "ValueError") for sequence in (1, 2, -1)),
-        (partial(model.prefill, [*ids, 5]), "RequestTooLong"),
-        *((partial(model.cache.call, "extend", counts), "ValueError") for counts in ({2: 1}, {1: 1, -1: 1})),
-        (partial(model.cache.call, "extend", {1: 1, 0: 2}), "RequestTooLong"),
-    ):
-        expect_error(call, error)
-    for sequence, length in ((0, 16), (1, 0)):
-        require(model.cache.length(sequence) == length, f"A refused call changed sequence {sequence}.")
-    last = model.decode(ids[16])[None]
+    for called, call, error, because in refusals(model, ids):
+        expect_error(call, error, called=called, because=because)
+        model.cache.expect_lengths({0: 16, 1: 0}, f"{called} was refused")
+    last = expect_success(partial(model.decode, ids[16]), "decode at position 16", "max_length is 17")[None]
     expect_rows(last, prompt.float32.logits[16:], prompt.bf16.logits[16:])
-    expect_error(partial(model.decode, 5), "RequestTooLong")
+    because = "sequence 0 has 17 tokens, as many as max_length"
+    expect_error(partial(model.decode, 5), "RequestTooLong", called="decode at position 17", because=because)
     expect_stored(model, tiny.oracle, ids, 0)
-    for sizes in ((0, 5), (1, 0), (1, tiny.config.max_position_embeddings + 1)):
-        expect_error(partial(Cache, worker, tiny.config, *sizes), "ValueError")
+    whole = expect_success(partial(model.prefill, ids, 1), "prefill of 17 tokens", "max_length is 17")[None]
+    expect_rows(whole, prompt.float32.logits[16:], prompt.bf16.logits[16:])
+    ends = [tiny.config.vocab_size - 1, 0]
+    expect_success(partial(model.prefill, ends, 1), f"prefill({ends})", "the first and the last id are ids")
+    expect_sizes(worker, tiny.config)
+
+
+def refusals(model: CachedModel, ids: list[int]) -> list[tuple[str, Callable[[], object], str, str]]:
+    """(text, call, error, reason) of calls that must be refused where sequence 0 of two has 16 tokens of 17."""
+    vocab_size = model.config.vocab_size
+    prompts = {
+        (): "the prompt is empty",
+        (vocab_size,): f"the ids are 0 to {vocab_size - 1}",
+        (7, -1): "no id is below 0",
+    }
+    calls: list[tuple[str, Callable[[], object], str, str]] = [
+        (f"prefill({list(wrong)})", partial(model.prefill, wrong), "ValueError", why) for wrong, why in prompts.items()
+    ]
+    for token in (-1, vocab_size):
+        because = f"the ids are 0 to {vocab_size - 1}"
+        calls.append((f"decode({token})", partial(model.decode, token), "ValueError", because))
+    because = "sequence 1 is empty: only a prefill begins one"
+    calls.append(("decode of sequence 1", partial(model.decode, 5, 1), "ValueError", because))
+    for sequence in (2, -1):
+        slots: dict[str, Any] = {"extend": {sequence: 1}, "can_extend": {1: 1, sequence: 1}, "restart": {sequence: 1}}
+        slots |= {"length": sequence, "free": sequence, "tables": [0, sequence]}
+        named = [(f"{method}({wrong})", partial(model.cache.call, method, wrong)) for method, wrong in slots.items()]
+        named.append((f"read(0, {sequence})", partial(model.cache.call, "read", 0, sequence)))
+        named.append((f"prefill of sequence {sequence}", partial(model.prefill, ids, sequence)))
+        named.append((f"decode of sequence {sequence}", partial(model.decode, 5, sequence)))
+        calls += [(name, call, "ValueError", "the sequences are 0 and 1") for name, call in named]
+    because = "max_length is 17"
+    calls.append(("prefill of 18 tokens", partial(model.prefill, [*ids, 5]), "RequestTooLong", because))
+    too_long = {1: 1, 0: 2}
+    because = "sequence 0 has 16 tokens, and max_length is 17"
+    calls.append((f"extend({too_long})", partial(model.cache.call, "extend", too_long), "RequestTooLong", because))
+    return calls
+
+
+def expect_sizes(worker: Worker, config: LlamaConfig) -> None:
+    """A cache has one sequence or more, of 1 token to as many as the model has positions."""
+    short = replace(config, max_position_embeddings=20)
+    because = "there is a sequence at least, and max_length is 1 to max_position_embeddings, which is 20"
+    for sizes in ((0, 5), (1, 0), (1, 21)):
+        called = f"KVCache(config, {sizes[0]}, {sizes[1]})"
+        expect_error(partial(Cache, worker, short, *sizes), "ValueError", called=called, because=because)
+    for sizes in ((1, 1), (1, 20)):
+        expect_success(partial(Cache, worker, short, *sizes), f"KVCache(config, {sizes[0]}, {sizes[1]})", because)
 
 
 @check("s09.8")
@@ -210,10 +252,7 @@ def constant_work(emulator: Worker, tiny: ReferenceModel, expect_band: Band) -> 
     """decode launches as much for a long context as for a short one, and multiplies the weights by one row."""
     ids, config = long_ids(tiny), tiny.config
     model = CachedModel(emulator, tiny.folder, config, 1, len(ids))
-    seen = {}
-    for context in (2, 64, len(ids)):
-        model.prefill(ids[: context - 1])
-        seen[context] = watch(emulator, partial(model.decode, ids[context - 1]))
+    seen = {context: counted_decode(model, tiny.reference("long_text"), context) for context in (2, 64, len(ids))}
     for context, observed in seen.items():
         expect_no_more(f"decode at a context of {context}", observed, "A context of 2", seen[2])
         expect_products(f"decode at a context of {context}", observed, config, 1, 1)
@@ -225,12 +264,20 @@ def bytes_of_a_step(emulator: Worker, tiny: ReferenceModel, expect_band: Band) -
     """decode reads the keys and values of its context once per query head, and copies none of them."""
     ids = long_ids(tiny)
     model = CachedModel(emulator, tiny.folder, tiny.config, 1, len(ids))
-    seen = {}
-    for context in (64, 300):
-        model.prefill(ids[: context - 1])
-        seen[context] = watch(emulator, partial(model.decode, ids[context - 1]), counted=True)
+    text = tiny.reference("long_text")
+    seen = {context: counted_decode(model, text, context, instrumented=True) for context in (64, 300)}
     expect_decode_bytes(tiny.config, seen)
     expect_band("s09", 0.5)
+
+
+def counted_decode(model: CachedModel, text: Reference, context: int, instrumented: bool = False) -> DeviceActivity:
+    """What the device does in the decode of token context − 1 of the text; its logits are judged too."""
+    model.prefill(text.ids[: context - 1].tolist())
+    with model.worker.observe(instrumented) as seen:
+        logits = model.decode(int(text.ids[context - 1]))
+    row = slice(context - 1, context)
+    expect_rows(logits[None], text.float32.logits[row], text.bf16.logits[row], f"the logits at a context of {context}")
+    return seen
 
 
 def long_ids(tiny: ReferenceModel) -> list[int]:

@@ -92,11 +92,14 @@ def wrong_calls(worker: Worker) -> None:
     blocks.append(0, 0)
     for method in ("block_table", "num_tokens", "slot_mapping"):
         for sequence, reason in ((0, "was freed"), (3, "never began")):
-            because = f"{method}({sequence}), and sequence {sequence} {reason}"
-            expect_error(partial(blocks.call, method, sequence), "ValueError", because=because)
+            called, because = f"{method}({sequence})", f"sequence {sequence} {reason}"
+            expect_error(partial(blocks.call, method, sequence), "ValueError", called=called, because=because)
     for sizes in ((0, 16), (4, 0), (-1, 16), (4, -1)):
-        because = f"BlockManager{sizes}, and a pool has at least 1 block of at least 1 token"
-        expect_error(partial(worker.call, "block_manager.BlockManager", *sizes), "ValueError", because=because)
+        make, because = (
+            partial(worker.call, "block_manager.BlockManager", *sizes),
+            "a pool has at least 1 block of 1 token",
+        )
+        expect_error(make, "ValueError", called=f"BlockManager{sizes}", because=because)
     ManagedBlocks(worker, 1, 1).allocate(0, 1)
 
 
@@ -114,8 +117,8 @@ def slots(worker: Worker) -> None:
             if 0 <= start <= length:
                 blocks.expect_slots(sequence, start)
         for start in (-1, length + 1):
-            because = f"slot_mapping({sequence}, {start}), and sequence {sequence} has {length} tokens"
-            expect_error(partial(blocks.call, "slot_mapping", sequence, start), "ValueError", because=because)
+            map_, because = partial(blocks.call, "slot_mapping", sequence, start), f"start is 0 to {length} here"
+            expect_error(map_, "ValueError", called=f"slot_mapping({sequence}, {start})", because=because)
     blocks.expect_copied(7)
     blocks.append(7, 1)
     blocks.expect_slots(7, 0)

@@ -19,6 +19,8 @@ from grader.failure import Failure
 from grader.worker.codec import RED_ZONE, Node, Parts, Path, array_at, array_content, byte_size, encode
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
+MAX_SHOWN = 8
+"""Elements of a vector that the text of a call shows."""
 SHORT_NAMES = {"bfloat16": "bf16", "float16": "f16", "float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64"}
 
 _random = np.random.default_rng()  # red zones only: no value of a check depends on it
@@ -219,7 +221,7 @@ class CallPayload:
     def _label(self, argument: Any, name: str) -> str:
         for sent in self.arrays:
             if sent.name == name:
-                return sent.label()
+                return sent.label() + _values(argument, sent)
         if isinstance(argument, LlamaConfig):
             shown = [f"{key}={getattr(argument, key)!r}" for key in ("head_dim", "rope_theta", "rope_scaling")]
             return f"{name}=LlamaConfig({', '.join(shown)}, …)"
@@ -227,6 +229,15 @@ class CallPayload:
             return f"{name}={argument.type_name}"
         text = repr(argument)
         return f"{name}={text if len(text) <= 80 else text[:79] + '…'}"
+
+
+def _values(argument: Any, sent: Sent) -> str:
+    """What a small array holds, as the end of its label; of arrays on the device integers only."""
+    array = getattr(argument, "array", argument)
+    is_shown = isinstance(array, np.ndarray) and (array.dtype.kind in "iub" or not sent.zone)
+    if not is_shown or array.size > MAX_SHOWN or array.ndim != 1:
+        return ""
+    return f" = [{', '.join(f'{value:.6g}' if isinstance(value, float) else str(value) for value in array.tolist())}]"
 
 
 def _red_zone(size: int) -> bytes:

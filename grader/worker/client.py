@@ -144,6 +144,7 @@ class Worker:
             host_rules.refuse_violations(self.engine, target.partition(".")[0])
         else:
             name, where = f"{target[0].type_name}.{target[1]}", [self._current(target[0]), target[1]]
+            names = host_rules.method_parameters(self.engine, target[0].type_name, target[1])
         request = CallPayload(arguments, names, device=False, handle=self._current, keywords=keywords)
         self._deadlines.last_call = f"{name}({request.case})"
         header = {"verb": "call", "target": where, "limit": limit, "keep": keep}

@@ -6,6 +6,7 @@ Only says early and with a line number what the repetition with empty kernels wo
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from grader.failure import Failure
@@ -53,6 +54,24 @@ def parameter_names(engine: Path, target: str) -> list[str]:
     for node in body:
         if isinstance(node, ast.FunctionDef) and node.name == function:
             return [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
+    return []
+
+
+@cache
+def method_parameters(engine: Path, class_name: str, method: str) -> list[str]:
+    """The names of a method's parameters after `self`, as far as reading the engine's files tells them."""
+    for file in sorted(engine.glob("*.py")):
+        source = file.read_bytes()
+        if f"class {class_name}".encode() not in source:
+            continue
+        try:
+            body = ast.parse(source).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        classes = [node for node in body if isinstance(node, ast.ClassDef) and node.name == class_name]
+        for node in (node for found in classes for node in found.body):
+            if isinstance(node, ast.FunctionDef) and node.name == method:
+                return [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)][1:]
     return []
 
 

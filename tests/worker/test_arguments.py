@@ -43,7 +43,7 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
 
 def test_keywords_travel(worker: Worker) -> None:
     assert worker.call("toy.named", 1, keywords={"third": [2.5], "second": X[:1]})[2] == [2.5]
-    assert worker.last_call == "toy.named(first=1, third=[2.5], second[1] f32)"
+    assert worker.last_call == "toy.named(first=1, third=[2.5], second[1] f32 = [0])"
     assert worker.call("toy.shift", X, keywords={"amount": 0.0}) is None
     with pytest.raises(Failure, match="The input x was changed"):
         worker.call("toy.shift", keywords={"x": X, "amount": 1})

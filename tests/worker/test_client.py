@@ -9,7 +9,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from grader.checking.api import Failure, Handle, InOut, OnDevice, Out, StudentError, Worker, expect_error
+from grader.checking.api import (
+    Failure,
+    Handle,
+    InOut,
+    OnDevice,
+    Out,
+    Worker,
+    expect_error,
+    expect_success,
+)
 from grader.checking.draws import Array
 from grader.ipc.framing import encode_header, pack_frame
 from grader.observe.findings import MAX_CHECKED
@@ -394,5 +403,7 @@ def test_expect_error(worker: Worker) -> None:
     assert failure.message.startswith("ValueError must name 'w1'")
     failure = failure_of(lambda: expect_error(lambda: worker.call("toy.echo", 1), "ValueError"))
     assert failure.message == "The call returned; it must raise ValueError."
-    with pytest.raises(StudentError):
-        expect_error(lambda: worker.call("toy.raises", "no"), "KeyError")
+    failure = failure_of(lambda: expect_error(lambda: worker.call("toy.raises", "no"), "KeyError", called="raises(…)"))
+    assert failure.message == "raises(…) must raise KeyError. It raised ValueError in toy.py:29: no."
+    failure = failure_of(lambda: expect_success(lambda: worker.call("toy.raises", "no"), "raises(…)", "it is allowed"))
+    assert failure.message == "raises(…) must succeed: it is allowed. It raised ValueError in toy.py:29: no."

@@ -59,6 +59,7 @@ class ManagedBlocks:
         self._manager: Handle = worker.call("block_manager.BlockManager", num_blocks, block_size, keep=True)
         self._lengths: dict[int, int] = {}
         self._tables: dict[int, list[int]] = {}
+        self._free_before = num_blocks
         self._expect_state(self.calls[0])
 
     def call(self, method: str, *arguments: Any, **options: Any) -> Any:
@@ -79,7 +80,7 @@ class ManagedBlocks:
         if self._refused(errors, "append", sequence, count):
             return
         self._lengths[sequence] += count
-        self._expect_state(self.calls[-1])
+        self._expect_state(self.calls[-1], count)
 
     def free(self, sequence: int) -> None:
         if self._refused(self._unknown(sequence), "free", sequence):
@@ -92,18 +93,27 @@ class ManagedBlocks:
         table, size, positions = self._tables[sequence], self.block_size, range(start, self._lengths[sequence])
         want = [table[i // size] * size + i % size for i in positions]
         got = self.call("slot_mapping", sequence, start)
-        shown = f"slot_mapping({sequence}, {start}) with the table {table} and {self._lengths[sequence]} tokens"
+        shown = f"slot_mapping({sequence}, {start})"
         require(_is_list_of_ints(got), f"{shown} is {got!r:.200}; it must be a list of ints.", "INCORRECT_DTYPE")
         guesses = {
-            "start is ignored: these are the rows from position 0 on.": len(want) < len(got) and got[start:] == want,
+            "start is ignored: these are the rows from position 0 on.": len(got) > len(want) and got[start:] == want,
             "The position is added where its offset in the block, position % block_size, must be.": got
             == [table[i // size] * size + i for i in positions],
             "A block's number is to be multiplied by block_size.": got
             == [table[i // size] + i % size for i in positions],
             "These are positions in the sequence: its table says in which block each of them lies.": got
-            == list(positions),
+            == [*positions],
         }
-        require(got == want, f"{shown} is {got}; it must be {want}.", hint=_first_true(guesses))
+        hint = _first_true(guesses)
+        if len(got) != len(want):
+            told = (
+                f"{shown} has {_count(len(got), 'row')}; it must have {len(want)}, one for each position from {start}"
+            )
+            require(False, f"{told} to the last, {self._lengths[sequence] - 1}.", hint=hint)
+        for i, row, right in zip(positions, got, want, strict=True):
+            told = f"{shown} has the row {row} for position {i}; it must be {right}: row {i % size} of block"
+            told += f" {table[i // size]}, by the table {table} and block_size {size}."
+            require(row == right, told, hint=hint)
 
     def expect_copied(self, sequence: int) -> None:
         """A caller that empties the list from block_table does not change the table."""
@@ -150,28 +160,52 @@ class ManagedBlocks:
         """The failure for an error that must not come, or not this one; of a stub and the like what it is."""
         if raised.verdict != "RUNTIME_ERROR":
             return raised
-        told = f"{called} must {f'raise {due}' if due else 'succeed'}. It raised {raised.message}"
-        return Failure(raised.verdict, as_sentence(told) + self._shared(), raised.evidence)
+        freed = called.startswith("allocate") and f"free({called[9:].partition(',')[0]})" in self.calls
+        told = (
+            f"{called} must {f'raise {due}' if due else 'succeed'}{', since the sequence was freed' if freed else ''}"
+        )
+        message = as_sentence(f"{told}. It raised {raised.message}")
+        if called.startswith("allocate") and "ValueError" in raised.type_names and not due:
+            message += self._shared()
+        return Failure(raised.verdict, message, raised.evidence)
 
     def _shared(self) -> str:
         """A question, after a space, where a manager that was just made is not as new; "" otherwise."""
         is_new = len(self.calls) <= 2 and self._manager.number > 0
-        return (
-            " The BlockManager is new, and not the first: do two managers share tables or free blocks?"
-            if is_new
-            else ""
-        )
+        return " The BlockManager is new, and not the first: do two managers share tables or blocks?" if is_new else ""
 
-    def _expect_state(self, after: str) -> None:
+    def _wrong_count(self, after: str, free: int, appended: int) -> str | None:
+        """What the number of free blocks says of how they were counted."""
+        used, size, lengths = self.num_blocks - free, self.block_size, self._lengths.values()
+        taken = self._free_before - free if appended else 0
+        guesses = {
+            "The refused call took blocks: look whether enough are free before you take one.": "refused" in after
+            and free < self._free(),
+            "One block was taken where several are due.": taken == 1 < self._free_before - self._free(),
+            "None of its blocks came back.": after.startswith("free") and free == self._free_before,
+            "length // block_size + 1 is one block too many where the last one is just full.": used
+            == sum(length // size + 1 for length in lengths),
+            "length // block_size rounds down; the last block counts also where it is not full.": used
+            == sum(length // size for length in lengths),
+            f"These are the blocks of {_count(appended, 'token')} alone: the new length decides, and the last block "
+            "may have room.": 0 < taken == self._blocks(appended),
+        }
+        return _first_true(guesses) if lengths or after.startswith(("free", "the")) else None
+
+    def _expect_state(self, after: str, appended: int = 0) -> None:
         """Free and used blocks are all blocks, none is in two tables, and tables only grow at their end."""
         free = self.call("num_free")
         if free != self._free():
             told = f"After {after} num_free() is {free}; it must be {self._free()}: {self._shown_blocks()}."
-            require(False, told + self._shared())
+            require(False, told + self._shared(), hint=self._wrong_count(after, free, appended))
+        self._free_before = free
         owner: dict[int, int] = {}
         for sequence, length in self._lengths.items():
             got = self.call("num_tokens", sequence)
-            require(got == length, f"After {after} num_tokens({sequence}) is {got}; it must be {length}.")
+            hint = (
+                "The refused call changed the length: refuse first, change afterwards." if "refused" in after else None
+            )
+            require(got == length, f"After {after} num_tokens({sequence}) is {got}; it must be {length}.", hint=hint)
             table = self.call("block_table", sequence)
             self._expect_table(f"After {after} block_table({sequence}) is {table}", sequence, table)
             for block in table:
@@ -188,13 +222,7 @@ class ManagedBlocks:
         length = self._lengths[sequence]
         count = self._blocks(length)
         told = f"{shown}; it must have {_count(count, 'block')}, since a block holds {_count(self.block_size, 'token')}"
-        guesses = {
-            "The last block is just full: a further one is due with the next token.": len(table) == count + 1
-            and length % self.block_size == 0,
-            "The last block counts also where it is not full: round up.": len(table) == count - 1
-            and length % self.block_size > 0,
-        }
-        require(len(table) == count, f"{told} and there are {length}.", hint=_first_true(guesses))
+        require(len(table) == count, f"{told} and there are {length}.")
         before = self._tables[sequence][:count]
         require(table[: len(before)] == before, f"{shown}; it was {before}: blocks in use stay where they are.")
         outside = [block for block in table if not 0 <= block < self.num_blocks]
