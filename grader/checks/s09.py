@@ -147,10 +147,8 @@ def cached_rows(worker: Worker, tiny: ReferenceModel) -> None:
     expect_stored(model, tiny.oracle, second[:7], 0)
     for name, old, new in zip(("keys", "values"), before, read_rows(model.cache, 3, 2, 24), strict=True):
         changed = np.flatnonzero((old != new[:20]).any(axis=1))
-        told = (
-            f"The {name} of sequence 2 at the positions {changed.tolist()}, in layer 3, changed after they were stored"
-        )
-        require(not changed.size, f"{told}, while tokens were added to the sequences 0 to 2: write new rows only.")
+        told = f"The {name} of slot 2 at the positions {changed.tolist()}, in layer 3, changed after they were stored"
+        require(not changed.size, f"{told}, while tokens were added to the slots 0 to 2: write new rows only.")
     model.prefill(third[:5], 2)
     expect_stored(model, tiny.oracle, third[:5], 2)
     expect_stored(model, tiny.oracle, third, 1)
@@ -168,7 +166,7 @@ def limits(worker: Worker, tiny: ReferenceModel) -> None:
         model.cache.expect_lengths({0: 16, 1: 0}, f"{called} was refused")
     last = expect_success(partial(model.decode, ids[16]), "decode at position 16", "max_length is 17")[None]
     expect_rows(last, prompt.float32.logits[16:], prompt.bf16.logits[16:])
-    because = "sequence 0 has 17 tokens, as many as max_length"
+    because = "slot 0 has 17 tokens, as many as max_length"
     expect_error(partial(model.decode, 5), "RequestTooLong", called="decode at position 17", because=because)
     expect_stored(model, tiny.oracle, ids, 0)
     whole = expect_success(partial(model.prefill, ids, 1), "prefill of 17 tokens", "max_length is 17")[None]
@@ -192,20 +190,20 @@ def refusals(model: CachedModel, ids: list[int]) -> list[tuple[str, Callable[[],
     for token in (-1, vocab_size):
         because = f"the ids are 0 to {vocab_size - 1}"
         calls.append((f"decode({token})", partial(model.decode, token), "ValueError", because))
-    because = "sequence 1 is empty: only a prefill begins one"
-    calls.append(("decode of sequence 1", partial(model.decode, 5, 1), "ValueError", because))
+    because = "slot 1 is empty: only a prefill begins one"
+    calls.append(("decode in slot 1", partial(model.decode, 5, 1), "ValueError", because))
     for sequence in (2, -1):
         slots: dict[str, Any] = {"extend": {sequence: 1}, "can_extend": {1: 1, sequence: 1}, "restart": {sequence: 1}}
         slots |= {"length": sequence, "free": sequence, "tables": [0, sequence]}
         named = [(f"{method}({wrong})", partial(model.cache.call, method, wrong)) for method, wrong in slots.items()]
         named.append((f"read(0, {sequence})", partial(model.cache.call, "read", 0, sequence)))
-        named.append((f"prefill of sequence {sequence}", partial(model.prefill, ids, sequence)))
-        named.append((f"decode of sequence {sequence}", partial(model.decode, 5, sequence)))
-        calls += [(name, call, "ValueError", "the sequences are 0 and 1") for name, call in named]
+        named.append((f"prefill in slot {sequence}", partial(model.prefill, ids, sequence)))
+        named.append((f"decode in slot {sequence}", partial(model.decode, 5, sequence)))
+        calls += [(name, call, "ValueError", "the slots are 0 and 1") for name, call in named]
     because = "max_length is 17"
     calls.append(("prefill of 18 tokens", partial(model.prefill, [*ids, 5]), "RequestTooLong", because))
     too_long = {1: 1, 0: 2}
-    because = "sequence 0 has 16 tokens, and max_length is 17"
+    because = "slot 0 has 16 tokens, and max_length is 17"
     calls.append((f"extend({too_long})", partial(model.cache.call, "extend", too_long), "RequestTooLong", because))
     return calls
 
@@ -213,7 +211,7 @@ def refusals(model: CachedModel, ids: list[int]) -> list[tuple[str, Callable[[],
 def expect_sizes(worker: Worker, config: LlamaConfig) -> None:
     """A cache has one sequence or more, of 1 token to as many as the model has positions."""
     short = replace(config, max_position_embeddings=20)
-    because = "there is a sequence at least, and max_length is 1 to max_position_embeddings, which is 20"
+    because = "there is a slot at least, and max_length is 1 to max_position_embeddings, which is 20"
     for sizes in ((0, 5), (1, 0), (1, 21)):
         called = f"KVCache(config, {sizes[0]}, {sizes[1]})"
         expect_error(partial(Cache, worker, short, *sizes), "ValueError", called=called, because=because)

@@ -3,6 +3,7 @@
 First the kernel, then prefill and decode of a batch.
 """
 
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 
@@ -11,7 +12,20 @@ import numpy as np
 from numpy.random import Generator
 
 from grader import oracle
-from grader.checking.api import Band, Out, Worker, check, expect, expect_error, expect_rows, property_check, require
+from grader.checking.api import (
+    Band,
+    DeviceActivity,
+    Failure,
+    Out,
+    Worker,
+    check,
+    expect,
+    expect_error,
+    expect_rows,
+    expect_success,
+    property_check,
+    require,
+)
 from grader.checking.draws import Array, bf16
 from grader.checks.support.attention import draw_attention
 from grader.checks.support.cached_model import (
@@ -20,7 +34,6 @@ from grader.checks.support.cached_model import (
     expect_no_more,
     expect_products,
     expect_stored,
-    watch,
 )
 from grader.checks.support.parallelism import expect_parallel
 from grader.checks.support.plug_in import expect_in_model
@@ -71,13 +84,47 @@ def expect_batch(
         if step:
             tokens = [int(prompts[b].ids[lengths[b] + step - 1]) for b in order]
             logits = model.decode_batch(tokens, sequences and [sequences[b] for b in order])
-        for row, b in enumerate(order):
-            rows = slice(lengths[b] + step - 1, lengths[b] + step)
-            name = f"the row of logits of sequence {b if sequences is None else sequences[b]}"
-            got, reference = logits[row : row + 1], prompts[b]
-            expect_rows(got, reference.float32.logits[rows], reference.bf16.logits[rows], name)
+        _expect_step(prompts, lengths, order, sequences, step, logits)
         if sequences is not None:
             order = order[1:] + order[:1]
+
+
+def _expect_step(
+    prompts: Sequence[Reference],
+    lengths: Sequence[int],
+    order: Sequence[int],
+    sequences: Sequence[int] | None,
+    step: int,
+    logits: Array,
+) -> None:
+    """Judge the logits of one step, a row for each prompt in this order; a row that is another's is named."""
+
+    def judge(row: int, b: int, name: str = "") -> None:
+        at, reference = slice(lengths[b] + step - 1, lengths[b] + step), prompts[b]
+        expect_rows(logits[row : row + 1], reference.float32.logits[at], reference.bf16.logits[at], name)
+
+    numbers = [b if sequences is None else sequences[b] for b in range(len(prompts))]
+    failures = []
+    for row, b in enumerate(order):
+        try:
+            judge(row, b, f"the row of logits of slot {numbers[b]}")
+        except Failure as failure:
+            failures.append((row, failure))
+    if not failures:
+        return
+    row, first = failures[0]
+    for other in order:
+        with contextlib.suppress(Failure):
+            judge(row, other)
+            told = f"Row {row} has the logits of slot {numbers[other]}"
+            first.evidence["hint"] = f"{told}: row b belongs to slots[b], and without slots to slot b."
+            raise first
+    if row > 0:
+        rows = f"Of the rows 0 to {len(order) - 1} these are wrong: {', '.join(str(wrong) for wrong, _ in failures)}"
+        prefill = "does each prompt begin at position 0, and cu_seqlens say where it begins?"
+        decode = "has each slot its own position, length and table?"
+        first.evidence["hint"] = f"{rows}; {decode if step else prefill}"
+    raise first
 
 
 @check("s12.1")
@@ -146,36 +193,47 @@ def wrong_batches(worker: Worker, tiny: ReferenceModel) -> None:
     model = CachedModel(worker, tiny.folder, tiny.config, 3, 17)
     model.prefill_batch([ids[:5], ids[:16]], (2, 0))
     good, unknown = ids[:3], tiny.config.vocab_size
-    prompts: tuple[tuple[list[list[int]], list[int] | None, str], ...] = (
-        ([], None, "ValueError"),
-        ([good, []], None, "ValueError"),
-        ([good, [unknown]], None, "ValueError"),
-        ([good, good], [1, 1], "ValueError"),
-        ([good, good], [0], "ValueError"),
-        ([good, good], [1, 3], "ValueError"),
-        ([good, good], [-1, 1], "ValueError"),
-        ([good] * 4, None, "ValueError"),
-        ([good, [*ids, 5]], None, "RequestTooLong"),
+    prompts: tuple[tuple[list[list[int]], list[int] | None, str, str], ...] = (
+        ([], None, "ValueError", "the batch is empty"),
+        ([good, []], None, "ValueError", "prompt 1 is empty"),
+        ([good, [unknown]], None, "ValueError", f"the ids are 0 to {unknown - 1}"),
+        ([good, [-1]], None, "ValueError", f"the ids are 0 to {unknown - 1}"),
+        ([good, good], [1, 1], "ValueError", "two prompts are for slot 1"),
+        ([good, good], [0], "ValueError", "there is one slot for two prompts"),
+        ([good], [0, 1], "ValueError", "there are two slots for one prompt"),
+        ([good, good], [1, 3], "ValueError", "the slots are 0 to 2"),
+        ([good, good], [-1, 1], "ValueError", "the slots are 0 to 2"),
+        ([good] * 4, None, "ValueError", "the slots are 0 to 2, and there are 4 prompts"),
+        ([good, [*ids, 5]], None, "RequestTooLong", "prompt 1 has 18 tokens, and max_length is 17"),
     )
-    tokens: tuple[tuple[list[int], list[int] | None, str], ...] = (
-        ([], [], "ValueError"),
-        ([5, unknown], [0, 2], "ValueError"),
-        ([5, 5], [2, 2], "ValueError"),
-        ([5, 5], [2], "ValueError"),
-        ([5, 5], [2, 3], "ValueError"),
-        ([5, 5], None, "ValueError"),  # sequence 1 is empty
+    tokens: tuple[tuple[list[int], list[int] | None, str, str], ...] = (
+        ([], [], "ValueError", "the batch is empty"),
+        ([5, unknown], [0, 2], "ValueError", f"the ids are 0 to {unknown - 1}"),
+        ([-1, 5], [0, 2], "ValueError", f"the ids are 0 to {unknown - 1}"),
+        ([5, 5], [2, 2], "ValueError", "two tokens are for slot 2"),
+        ([5, 5], [2], "ValueError", "there is one slot for two tokens"),
+        ([5, 5], [2, 3], "ValueError", "the slots are 0 to 2"),
+        ([5, 5], None, "ValueError", "slot 1 is empty: only a prefill begins one"),
     )
     for method, cases in (("prefill_batch", prompts), ("decode_batch", tokens)):
-        for batch, sequences, error in cases:
+        for batch, sequences, error, because in cases:
             call = partial(worker.call, model.runner.method(method), batch, model.cache.handle, sequences)
-            expect_error(call, error)
+            called = f"{method}({batch!r:.60}, cache, {sequences})"
+            expect_error(call, error, called=called, because=because)
+            model.cache.expect_lengths({0: 16, 1: 0, 2: 5}, f"{called} was refused")
     last = model.decode_batch([ids[16], ids[5]], (0, 2))
     for row, position in enumerate((16, 5)):
         rows = slice(position, position + 1)
         expect_rows(last[row : row + 1], prompt.float32.logits[rows], prompt.bf16.logits[rows])
-    expect_error(partial(model.decode_batch, [5, 5], (2, 0)), "RequestTooLong")
+    because = "slot 0 has 17 tokens, as many as max_length"
+    call = partial(model.decode_batch, [5, 5], (2, 0))
+    expect_error(call, "RequestTooLong", called="decode_batch([5, 5], cache, (2, 0))", because=because)
     expect_stored(model, tiny.oracle, ids[:6], 2)
     expect_stored(model, tiny.oracle, ids, 0)
+    whole = partial(model.prefill_batch, [[0], ids, [unknown - 1]])
+    because = "there are 3 slots of 17 tokens, and the first and the last id are ids"
+    logits = expect_success(whole, "prefill_batch of 3 prompts, of 1, 17 and 1 tokens,", because)
+    expect_rows(logits[1:2], prompt.float32.logits[16:], prompt.bf16.logits[16:])
 
 
 @check("s12.6")
@@ -204,11 +262,11 @@ def in_the_model(worker: Worker, tiny: ReferenceModel) -> None:
 @check("s12.8")
 def steps_of_a_batch(emulator: Worker, tiny: ReferenceModel, expect_band: Band) -> None:
     """decode_batch of 8 sequences needs no more launches, products and copies than of one, and 2 to spare."""
-    model, prompts = eight(emulator, tiny)
-    model.prefill_batch(prompts)
-    model.decode_batch([5] * 8)
-    one = watch(emulator, partial(model.decode_batch, [7], (3,)))
-    all_ = watch(emulator, partial(model.decode_batch, [7, 9] * 4))
+    model, text, lengths = eight(emulator, tiny)
+    model.prefill_batch([text.ids[:length].tolist() for length in lengths])
+    counted_decode(model, text, lengths)
+    one = counted_decode(model, text, lengths, (3,))
+    all_ = counted_decode(model, text, lengths)
     expect_no_more("decode_batch of 8", all_, "One sequence", one, SPARE_LAUNCHES)
     expect_products("decode_batch of 8", all_, tiny.config, 8, 8)
     expect_band("s12", 0.25)
@@ -217,15 +275,44 @@ def steps_of_a_batch(emulator: Worker, tiny: ReferenceModel, expect_band: Band) 
 @check("s12.9")
 def packed_prompts(emulator: Worker, tiny: ReferenceModel, expect_band: Band) -> None:
     """prefill_batch of 8 prompts needs as little, computes no token of padding, and logits of last tokens only."""
-    model, prompts = eight(emulator, tiny)
-    one = watch(emulator, partial(model.prefill_batch, prompts[3:4], (5,)))
-    all_ = watch(emulator, partial(model.prefill_batch, prompts))
+    model, text, lengths = eight(emulator, tiny)
+    one = counted_prefill(model, text, lengths[3:4], (5,))
+    all_ = counted_prefill(model, text, lengths)
     expect_no_more("prefill_batch of 8", all_, "One prompt", one, SPARE_LAUNCHES)
-    expect_products("prefill_batch of 8", all_, tiny.config, sum(map(len, prompts)), 8)
+    expect_products("prefill_batch of 8", all_, tiny.config, sum(lengths), 8)
     expect_band("s12", 0.5)
 
 
-def eight(emulator: Worker, tiny: ReferenceModel) -> tuple[CachedModel, list[list[int]]]:
-    ids = tiny.reference("plain_text").ids.tolist()
-    prompts = [ids[:length] for length in (5, 31, 1, 17, 62, 3, 16, 40)]
-    return CachedModel(emulator, tiny.folder, tiny.config, 8, 70), prompts
+def eight(emulator: Worker, tiny: ReferenceModel) -> tuple[CachedModel, Reference, list[int]]:
+    """A model with room for 8 sequences, the text that all of them hold the beginning of, and its lengths."""
+    model = CachedModel(emulator, tiny.folder, tiny.config, 8, 70)
+    return model, tiny.reference("plain_text"), [5, 31, 1, 17, 59, 3, 16, 40]
+
+
+def counted_prefill(
+    model: CachedModel, text: Reference, lengths: Sequence[int], sequences: Sequence[int] | None = None
+) -> DeviceActivity:
+    """What the device does in a prefill of beginnings of the text; their logits are judged too."""
+    with model.worker.observe() as seen:
+        logits = model.prefill_batch([text.ids[:length].tolist() for length in lengths], sequences)
+    expect_last_rows(text, lengths, logits)
+    return seen
+
+
+def counted_decode(
+    model: CachedModel, text: Reference, lengths: list[int], sequences: Sequence[int] | None = None
+) -> DeviceActivity:
+    """The same for a decode of the text's next token in these sequences, or in all, which become longer by it."""
+    rows = list(range(len(lengths)) if sequences is None else sequences)
+    tokens = [int(text.ids[lengths[row]]) for row in rows]
+    with model.worker.observe() as seen:
+        logits = model.decode_batch(tokens, sequences)
+    for row in rows:
+        lengths[row] += 1
+    expect_last_rows(text, [lengths[row] for row in rows], logits)
+    return seen
+
+
+def expect_last_rows(text: Reference, lengths: Sequence[int], logits: Array) -> None:
+    at = [length - 1 for length in lengths]
+    expect_rows(logits, text.float32.logits[at], text.bf16.logits[at])

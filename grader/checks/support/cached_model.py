@@ -1,6 +1,6 @@
 """A submission's model with its cache: prefill and decode, what these store, and their work by exact counts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -98,13 +98,6 @@ def stored_rows(oracle: LlamaOracle, ids: Sequence[int], operations: Operations)
     watched.attention = attention  # type: ignore[method-assign]
     oracle.forward(ids, watched)
     return rows
-
-
-def watch(emulator: Worker, call: Callable[[], object], counted: bool = False) -> DeviceActivity:
-    """What the device does in a call."""
-    with emulator.observe(counted) as seen:
-        call()
-    return seen
 
 
 def expect_no_more(name: str, seen: DeviceActivity, than: str, other: DeviceActivity, spare: int = 0) -> None:

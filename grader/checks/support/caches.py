@@ -85,7 +85,7 @@ class Cache:
         """The attention of q [B, heads, head_dim] to the tokens of these sequences."""
         tables = self.call("tables", list(sequences))
         right = isinstance(tables, np.ndarray) and tables.dtype == np.int32 and tables.shape[:1] == (len(sequences),)
-        told = f"tables({list(sequences)}) must return an int32 array with a row for each sequence"
+        told = f"tables({list(sequences)}) must return an int32 array with a row for each slot"
         require(right, f"{told}; it returned {_described(tables)}.", "INCORRECT_DTYPE")
         lengths = np.array([self.length(sequence) for sequence in sequences], np.int32)
         return self.call("attend", layer, Out(q.shape), OnDevice(q), OnDevice(tables), OnDevice(lengths), scale)
@@ -125,12 +125,9 @@ class Contents:
         ends = {sequence: self.lengths[sequence] + count for sequence, count in counts.items()}
         room = max(ends.values()) <= self.cache.max_length
         got = self.cache.call("can_extend", counts)
-        told = (
-            f"can_extend({counts}) is {got!r:.60}; it must be {room}: max_length is {self.cache.max_length}, and with "
-        )
-        told += " and ".join(
-            f"{count} tokens sequence {sequence} has {ends[sequence]}" for sequence, count in counts.items()
-        )
+        then = " and ".join(f"slot {sequence} has {length}" for sequence, length in ends.items())
+        told = f"can_extend({counts}) is {got!r:.60}; it must be {room}: max_length is {self.cache.max_length}, and"
+        told += f" with these tokens {then}"
         require(isinstance(got, bool | np.bool_) and got == room, f"{told}.")
 
     def extend(self, counts: dict[int, int]) -> None:
@@ -149,7 +146,7 @@ class Contents:
         """Raise Failure unless the cache has the lengths, reads the values and attends to the tokens of the record."""
         for sequence, layers in self.stored.items():
             length = len(layers[0][0])
-            self.cache.expect_lengths({sequence: length}, f"The sequences were extended to {self.lengths}")
+            self.cache.expect_lengths({sequence: length}, f"The slots were extended to {self.lengths}")
             self._expect_read(sequence, read_rows(self.cache, 1, sequence, length), layers[1])
         q = bf16(self.rng, 2, self.cache.config.num_heads, self.cache.config.head_dim, scale=4.0)
         out = self.cache.attend(2, q, (2, 0), 0.2)
@@ -173,7 +170,7 @@ class Contents:
             for layer, pair in enumerate(layers):
                 for name, array in zip(("keys", "values"), pair, strict=True):
                     for position in np.flatnonzero((array.reshape(len(array), len(row)) == row).all(axis=1))[:1]:
-                        return f"These are the {name} of sequence {sequence}, layer {layer}, position {position}."
+                        return f"These are the {name} of slot {sequence}, layer {layer}, position {position}."
         return None
 
     def _draw(self, tokens: int) -> Layers:
