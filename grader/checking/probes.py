@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 from given.tokenizer import Tokenizer
+
+PCG_MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
 
 
 class CountedDecode:
@@ -19,3 +22,17 @@ class CountedDecode:
     def longest(self) -> int:
         """The largest number of tokens in one call."""
         return self._longest
+
+
+def generator_before(largest: bool) -> np.random.Generator:
+    """A generator whose next random() is the largest below 1, or 0.
+
+    PCG64 steps state → multiplier · state + increment (mod 2^128), and returns the exclusive or of both halves, turned.
+    """
+    bits = np.random.PCG64(0)
+    state = bits.state
+    increment, half = state["state"]["inc"], 0x0123456789ABCDEF
+    target = half << 64 | (half ^ (2**64 - 1) if largest else half)
+    state["state"]["state"] = (target - increment) * pow(PCG_MULTIPLIER, -1, 2**128) % 2**128
+    bits.state = state
+    return np.random.Generator(bits)

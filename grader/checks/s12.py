@@ -119,10 +119,10 @@ def _expect_step(
             told = f"Row {row} has the logits of slot {numbers[other]}"
             first.evidence["hint"] = f"{told}: row b belongs to slots[b], and without slots to slot b."
             raise first
-    if row > 0:
+    if len(failures) < len(order):
         rows = f"Of the rows 0 to {len(order) - 1} these are wrong: {', '.join(str(wrong) for wrong, _ in failures)}"
         prefill = "does each prompt begin at position 0, and cu_seqlens say where it begins?"
-        decode = "has each slot its own position, length and table?"
+        decode = "has each slot its own position, length and table, and its prompt positions from 0 on?"
         first.evidence["hint"] = f"{rows}; {decode if step else prefill}"
     raise first
 

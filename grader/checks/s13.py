@@ -5,6 +5,7 @@ True of any LLM, over a contiguous cache or a paged one.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from given.requests import SamplingParams
 from given.tokenizer import Tokenizer
 from numpy.random import Generator
 
-from grader.checking.api import Band, Sampling, Worker, check, expect_error, require
+from grader.checking.api import Band, Sampling, Worker, check, expect_error, expect_success, require
 from grader.checks.support.llm import (
     Meddler,
     ending,
@@ -128,13 +129,18 @@ def whole_answers(worker: Worker, rng: Generator, tiny: ReferenceModel) -> None:
     for completions in (of_text, of_ids):
         expect_counts(completions, [param.max_tokens for param in params])
     for index, (text, ids) in enumerate(zip(of_text, of_ids, strict=True)):
-        require(text.token_ids == ids.token_ids, f"Prompt {index} is answered otherwise as text than as token ids.")
+        told = f"Prompt {index} as text is answered with {text.token_ids}, and as token ids with {ids.token_ids}"
+        require(text.token_ids == ids.token_ids, f"{told}: its ids are Tokenizer.from_folder(model_dir).encode(text).")
         right = tokenizer.decode(ids.token_ids)
         require(text.text == right, f"The text of completion {index} is {text.text!r:.80}; it must be {right!r:.80}.")
     alone = read_completions(generate(texts[0], params[0]), 1, tiny.config.vocab_size)
-    require(alone == of_text[:1], "generate answers one text otherwise than the same text in a list.")
-    for bad, error in (([], "ValueError"), ([7] * 64, "RequestTooLong")):
-        expect_error(partial(generate, [[5], bad, [6]], params), error, "1")
+    told = f"generate answers one text with {alone[0].token_ids}, and the same text in a list with "
+    require(alone == of_text[:1], f"{told}{of_text[0].token_ids}: one text stands for a list of one.")
+    for bad, error, because in (
+        ([], "ValueError", "prompt 1 is empty"),
+        ([7] * 64, "RequestTooLong", "prompt 1 has 64 tokens, and max_model_len is 64"),
+    ):
+        expect_error(partial(generate, [[5], bad, [6]], params), error, "1", called="generate", because=because)
 
 
 @check("s13.5")
@@ -145,9 +151,9 @@ def refused(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     nothing = SamplingParams(max_tokens=5)
     trace = [greedy(f"r{i}", model.prompt(rng, length), 6) for i, length in enumerate((5, 20, 3))]
     for length, arrival in ((48, 0), (49, 2), (200, 3)):
-        too_long = TraceRequest(
-            f"{length} tokens", tuple(model.prompt(rng, length)), nothing, 0, arrival, None, "RequestTooLong"
-        )
+        because = "max_model_len is 48, so no new token has room"
+        prompt = tuple(model.prompt(rng, length))
+        too_long = TraceRequest(f"{length} tokens", prompt, nothing, 0, arrival, None, "RequestTooLong", because)
         trace += [too_long, greedy(f"behind {length}", model.prompt(rng, 9), 4, arrival=arrival)]
     trace.append(greedy("fits", model.prompt(rng, 47), 1, arrival=4))
     serve_exactly(worker, llm, trace, model)
@@ -159,36 +165,73 @@ def aborts(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     model = scripted_model(rng, shared_folder)
     llm = new_llm(worker, model.folder, max_num_seqs=2, max_model_len=64)
     abort = partial(worker.call, llm.method("abort"))
-    expect_error(partial(abort, "nobody"), "UnknownRequest")
+    unknown = partial(abort, "unknown")
+    expect_error(unknown, "UnknownRequest", called='abort("unknown")', because="no request has had this id")
     aborted = {0: 1, 2: 0, 3: 3, 6: 0, 7: 0}  # after this many tokens; 2, 6 and 7 wait for one of the two slots
     for _ in range(2):  # the ids of ended requests are free again
         trace = [greedy(f"r{i}", model.prompt(rng, 3 + i), 10, abort_after=aborted.get(i)) for i in range(9)]
         seen = serve_exactly(worker, llm, trace, model)
         for index in aborted:
-            expect_error(partial(abort, f"r{index}"), "UnknownRequest")
-        require(not seen.tokens["r7"], f"r7 was aborted while it waited, and got {len(seen.tokens['r7'])} tokens.")
-    expect_error(partial(abort, "r1"), "UnknownRequest")
+            because = "it was aborted already"
+            expect_error(partial(abort, f"r{index}"), "UnknownRequest", called=f'abort("r{index}")', because=because)
+        told = f"r7 got {len(seen.tokens['r7'])} tokens in its first step, in which it had to wait: max_num_seqs is 2."
+        require(not seen.tokens["r7"], told)
+    expect_error(partial(abort, "r1"), "UnknownRequest", called='abort("r1")', because="it has ended")
     expect_stats(worker, llm, running=0, waiting=0)
 
 
 @check("s13.7")
 def bad_input(worker: Worker, rng: Generator, shared_folder: Path) -> None:
-    """Each request that means nothing raises its error, and neither those that run nor those that wait notice it."""
+    """Each option or request that means nothing raises its error, which no request that runs or waits notices."""
     model = scripted_model(rng, shared_folder)
     llm = new_llm(worker, model.folder, max_num_seqs=2, max_model_len=64)
     add, unknown = partial(worker.call, llm.method("add_request")), model.config.vocab_size
     good = SamplingParams(max_tokens=3)
-    prompts: tuple[Any, ...] = ([], [unknown], [5, -1, 6], [2**40], "text for which the model has no tokenizer")
-    bad: list[Any] = [("bad", prompt, good) for prompt in prompts]
-    bad += [("r0", [5], good), ("r4", [5], good)]  # one that runs and one that waits
-    bad += [("bad", [5], params) for params in (None, {"max_tokens": 3}, SamplingParams(max_tokens=0))]
-    bad += [("bad", [5], Sampling(**fields)) for fields in ({"temperature": float("nan")}, {"top_p": 0.0})]
-    bad += [(name, [5], good) for name in (7, None)]  # an id is a str
-    calls = [partial(expect_error, partial(add, *arguments), "ValueError") for arguments in bad]
+    ids = f"the ids are 0 to {unknown - 1}"
+    bad: list[Any] = [
+        *(("bad", prompt, good, ids) for prompt in ([unknown], [5, -1, 6], [2**40])),
+        ("bad", [], good, "the prompt is empty"),
+        ("bad", "some text", good, "the model has no tokenizer for text"),
+        *((name, [5], good, f"{name} is not finished") for name in ("r0", "r4")),  # one that runs and one that waits
+        *(("bad", [5], params, "these are no SamplingParams") for params in (None, {"max_tokens": 3})),
+        ("bad", [5], SamplingParams(max_tokens=0), "a request asks for one token at least"),
+        *(("bad", [5], Sampling(**fields), "") for fields in ({"temperature": float("nan")}, {"top_p": 0.0})),
+        *((name, [5], good, "an id is a str") for name in (7, None)),
+    ]
+    calls = [
+        partial(
+            expect_error,
+            partial(add, *arguments),
+            "ValueError",
+            called=f"add_request({str(arguments)[1:-1]})",
+            because=because,
+        )
+        for *arguments, because in bad
+    ]
     calls.append(partial(expect_error, partial(worker.call, llm.method("abort"), "bad"), "UnknownRequest"))
     trace = [greedy(f"r{i}", model.prompt(rng, 3 + i), tokens) for i, tokens in enumerate((30, 9, 12, 15, 20))]
     serve_exactly(Meddler(worker, iter(calls)), llm, trace, model)
     expect_stats(worker, llm, running=0, waiting=0)
+    expect_options(worker, rng, model)
+
+
+def expect_options(worker: Worker, rng: Generator, model: ScriptedModel) -> None:
+    """Options are whole numbers from 1 on, max_model_len at most the model's; with the least of them it serves."""
+    longest = model.config.max_position_embeddings
+    limits = {"max_num_seqs": (0, -1), "max_model_len": (0, longest + 1), "max_num_batched_tokens": (0,)}
+    for name, values in limits.items():
+        most = f"to max_position_embeddings, {longest}" if name == "max_model_len" else "on"
+        for value in values:
+            make = partial(new_llm, worker, model.folder, **{name: value})
+            because = f"it is a whole number from 1 {most}"
+            expect_error(make, "ValueError", called=f"LLM(…, {name}={value})", because=because)
+    least = {"max_num_seqs": 1, "max_model_len": longest, "max_num_batched_tokens": 1}
+    llm = expect_success(
+        partial(new_llm, worker, model.folder, **least), f"LLM(…, {least})", "each option has a value that is allowed"
+    )
+    last, first = model.config.vocab_size - 1, 0
+    prompts = ([last, first], [first, last], model.prompt(rng, longest - 1))
+    serve_exactly(worker, llm, [greedy(f"p{i}", ids, 1) for i, ids in enumerate(prompts)], model)
 
 
 @check("s13.8")
@@ -199,16 +242,19 @@ def seeds(worker: Worker, rng: Generator, shared_folder: Path) -> None:
     prompt, first = tuple(model.prompt(rng, 5)), int(rng.integers(2**31))
     requests = [TraceRequest(f"seed {first + i}", prompt, SamplingParams(seed=first + i, **FLAT), 24) for i in range(4)]
     alone = {request.id: drive(worker, llm, [request], 1024).answers[request.id] for request in requests}
-    require(
-        len({tuple(tokens) for tokens, _ in alone.values()}) == 4, "Requests with different seeds got the same tokens."
-    )
+    for one, other in combinations(alone, 2):
+        told = f'"{one}" and "{other}" got the same tokens: a request draws from numpy.random.default_rng(its seed).'
+        require(alone[one][0] != alone[other][0], told)
     for request in requests:
         expect_own_numbers(worker, model, request, alone[request.id][0])
     others = [greedy(f"o{i}", model.prompt(rng, 9), 5) for i in range(4)]
     mixed = [request for pair in zip(others, requests[::-1], strict=True) for request in pair]
     together = drive(worker, llm, mixed, 1024).answers
     for request in requests:
-        told = f"{request.id} gave {together[request.id][0]} in a batch and {alone[request.id][0]} alone."
+        (batch, _), (single, _) = together[request.id], alone[request.id]
+        index = next((i for i, pair in enumerate(zip(batch, single, strict=False)) if pair[0] != pair[1]), len(single))
+        told = f'"{request.id}" got other tokens in a batch than alone, from token {index} on: {batch[index:][:4]} and'
+        told += f" {single[index:][:4]}. A request has a generator of its own, and each of its tokens takes one draw."
         require(together[request.id] == alone[request.id], told)
 
 
@@ -234,7 +280,21 @@ def arrivals(emulator: Worker, rng: Generator, shared_folder: Path, expect_band:
         seen = serve_in_passes(emulator, llm, model.config, partial(serve_exactly, trace=trace, model=model))
         expect_budget(seen, trace, BUDGET)
         expect_lean(seen, trace, SLOTS, BUDGET)
+    expect_whole_budget(emulator, rng, model)
     expect_band("s13", 0.5)
+
+
+def expect_whole_budget(emulator: Worker, rng: Generator, model: ScriptedModel) -> None:
+    """A step may compute exactly max_num_batched_tokens: with a larger budget the trace takes as many steps."""
+    sizes = ((16, 2, 0), (16, 3, 0), (5, 9, 4), (16, 2, 6), (15, 2, 6))  # the last two beside one that decodes
+    trace = [greedy(f"r{i}", model.prompt(rng, n), count, arrival=at) for i, (n, count, at) in enumerate(sizes)]
+    steps = {}
+    for budget in (BUDGET, 2 * BUDGET):
+        llm = new_llm(emulator, model.folder, max_num_seqs=SLOTS, max_model_len=64, max_num_batched_tokens=budget)
+        steps[budget] = len(serve_exactly(emulator, llm, trace, model).steps)
+    told = f"A trace of which no step needs more than {BUDGET} tokens took {steps[BUDGET]} steps with "
+    told += f"max_num_batched_tokens = {BUDGET} and {steps[2 * BUDGET]} with {2 * BUDGET}"
+    require(steps[BUDGET] == steps[2 * BUDGET], f"{told}: a step may compute exactly this many.", "TOO_SLOW")
 
 
 @check("s13.11")

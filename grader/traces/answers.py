@@ -14,6 +14,7 @@ from grader.text import clean_line
 from grader.worker.arguments import Handle
 
 REASONS = ("stop", "length")
+SEVERAL_ENDS = "an end-of-sequence token: a model may have several, and each of them ends an answer."
 
 Answer = tuple[Sequence[int], str]
 """The new tokens of a request and its finish reason."""
@@ -70,7 +71,10 @@ def expect_answers(got: Mapping[str, Answer], want: Mapping[str, Answer], receiv
             told = (
                 f'The answer to "{request}" has {_tokens(len(got_tokens))}; it must end after {len(tokens)} ({reason}).'
             )
-            raise _wrong(told + miscounted(request, len(got_tokens), received or {}))
+            told += miscounted(request, len(got_tokens), received or {})
+            is_longer = len(got_tokens) > len(tokens) and reason == "stop"
+            hint = f"Token {len(tokens) - 1} of it is {SEVERAL_ENDS}" if is_longer else None
+            raise Failure("INCORRECT_VALUE", told, {"hint": hint})
         if got_reason != reason:
             told = f'The answer to "{request}" ended with the finish reason "{got_reason}"; it must be "{reason}".'
             raise _wrong(told)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from grader.checking.api import expect_error
 from grader.failure import Failure
 from grader.text import clean_line
-from grader.traces.answers import miscounted, read_step
+from grader.traces.answers import SEVERAL_ENDS, miscounted, read_step
 from grader.traces.trace import Trace, TraceRequest, allowed_decode_steps
 from grader.worker.arguments import Handle
 from grader.worker.student_errors import StudentError
@@ -162,7 +162,8 @@ class _Run:
 
     def add(self, request: TraceRequest) -> None:
         if request.error is not None:
-            expect_error(lambda: self._add(request), request.error)
+            called = f'add_request("{request.id}", …), with a prompt of {len(request.prompt)} tokens,'
+            expect_error(lambda: self._add(request), request.error, called=called, because=request.because)
             return
         self._add(request)
         self.live[request.id] = request
@@ -195,7 +196,7 @@ class _Run:
 
     def _what_became_of(self, name: str) -> str:
         if name in self.seen.aborted:
-            return "which was aborted before"
+            return f"which was aborted before, while it {'ran' if self.seen.tokens[name] else 'waited'}"
         if name in self.seen.reasons:
             return f'which had ended before ("{self.seen.reasons[name]}")'
         return "a request that was never added"
@@ -223,9 +224,7 @@ def _too_long(request: TraceRequest, count: int) -> Failure:
     """The failure of a request that got a token after its last one. Its answer ends before max_tokens: with an
     end-of-sequence token, then."""
     told = f'The answer to "{request.id}" has {count} tokens so far; it must end after {request.tokens} (stop).'
-    last = f"Token {request.tokens - 1} of it is an end-of-sequence token"
-    hint = f"{last}: a model may have several, and each of them ends an answer."
-    return Failure("INCORRECT_VALUE", told, {"hint": hint})
+    return Failure("INCORRECT_VALUE", told, {"hint": f"Token {request.tokens - 1} of it is {SEVERAL_ENDS}"})
 
 
 def _too_many_steps(run: _Run, limit: int) -> Failure:
@@ -301,6 +300,17 @@ def expect_running(seen: TraceRun, at_least: int, why: str) -> None:
             seen.most_running,
             at_least,
         )
+
+
+def expect_slots(seen: TraceRun, max_num_seqs: int) -> None:
+    """At most `max_num_seqs` requests run at once: those that get a token in a step and in the next one."""
+    for number, (outputs, following) in enumerate(pairwise(seen.steps)):
+        going_on = outputs.keys() & following.keys()
+        if len(going_on) > max_num_seqs:
+            told = (
+                f"In step {number} and in the next {len(going_on)} requests got tokens; max_num_seqs is {max_num_seqs}"
+            )
+            raise Failure("INCORRECT_VALUE", f"{told}: at most this many run at once.")
 
 
 def expect_no_starvation(seen: TraceRun, longest: int = 4) -> None:

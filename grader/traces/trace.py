@@ -42,6 +42,8 @@ class TraceRequest:
     """It is aborted once it has so many tokens; 0: right after the first step since it was added."""
     error: str | None = None
     """The exception that add_request must raise for it; it then takes no further part."""
+    because: str = ""
+    """Why it must, as a clause."""
 
 
 Trace = Sequence[TraceRequest]

@@ -23,6 +23,7 @@ from grader.traces.drive import (
     expect_lengths,
     expect_other_steps,
     expect_running,
+    expect_slots,
 )
 from grader.traces.trace import Trace, TraceRequest, scripted_answers
 
@@ -109,17 +110,28 @@ def expect_budget(seen: TraceRun, trace: Trace, budget: int) -> None:
 
 def expect_lean(seen: TraceRun, trace: Trace, slots: int, budget: int | None = None) -> None:
     """The trace took hardly more steps than any sane order of admission needs, and used all slots."""
+    expect_slots(seen, slots)
     expect_running(seen, slots, f"max_num_seqs is {slots} and more requests wait")
     expect_decode_steps(seen, trace, slots, budget)
     expect_other_steps(seen)
 
 
+IDLE = {
+    "running": "no request is left that runs",
+    "waiting": "no request is left that waits",
+    "free_blocks": "no request is left, so every block must have come back, at an end, an abort or a preemption",
+    "total_blocks": "that is the size of the pool",
+}
+"""Why a count of stats() is what it is where no request is left."""
+
+
 def expect_stats(worker: Worker, llm: Handle, **want: int) -> dict[str, int]:
-    """Some counts of stats(), which must all be there."""
+    """Some counts of stats(), which must all be there, of an engine that has no request."""
     stats = worker.call(llm.method("stats"))
     names = ("running", "waiting", "preemptions", "steps", "free_blocks", "total_blocks")
     right = isinstance(stats, dict) and all(type(stats.get(name)) is int for name in names)
     require(right, f"stats() must return a dict of whole numbers with the keys {', '.join(names)}.", "INCORRECT_DTYPE")
     for name, value in want.items():
-        require(stats[name] == value, f'stats()["{name}"] is {stats[name]}; it must be {value}.')
+        told = f'stats()["{name}"] is {stats[name]}; it must be {value}'
+        require(stats[name] == value, f"{told}: {IDLE[name]}.")
     return dict(stats)
