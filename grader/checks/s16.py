@@ -9,10 +9,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from given.requests import SamplingParams
 from numpy.random import Generator
 
-from grader.checking.api import Band, Worker, check, expect_error, require
+from grader.checking.api import Band, Handle, Worker, check, expect_error, expect_success, require
 from grader.checks.support.llm import excerpt, expect_stats, greedy, new_llm, serve_as, serve_exactly, serve_greedily
 from grader.checks.support.s16 import (
     CAP_ROWS,
@@ -28,9 +29,17 @@ from grader.checks.support.s16 import (
 )
 from grader.checks.support.shared_passes import serve_in_passes
 from grader.oracle.references import ReferenceModel
-from grader.oracle.scripted import scripted_model
-from grader.traces.drive import TraceRun, drive, expect_at_most, expect_decode_steps, expect_other_steps, expect_running
-from grader.traces.trace import Trace, TraceRequest
+from grader.oracle.scripted import ScriptedModel, scripted_model
+from grader.traces.drive import (
+    TraceRun,
+    drive,
+    expect_at_most,
+    expect_decode_steps,
+    expect_other_steps,
+    expect_running,
+    expect_slots,
+)
+from grader.traces.trace import Trace, TraceRequest, kv_bytes_per_token
 
 FLAT: Mapping[str, Any] = {"temperature": 1e5, "ignore_eos": True}
 """Each of the scripted model's 1,024 tokens is as probable as any other."""
@@ -114,21 +123,83 @@ def nothing_is_lost(worker: Worker, rng: Generator, shared_folder: Path) -> None
     whole = greedy("whole", model.prompt(rng, 100), 28)
     short = [greedy(f"short {i}", model.prompt(rng, 3), 12) for i in range(6)]
     for length in (128, 129, 400):
-        params = SamplingParams(max_tokens=1)
-        too_large = TraceRequest("too large", tuple(model.prompt(rng, length)), params, 0, 2, error="RequestTooLong")
+        params, because = SamplingParams(max_tokens=1), "the pool has 128 tokens, so no new token has room"
+        prompt = tuple(model.prompt(rng, length))
+        too_large = TraceRequest("too large", prompt, params, 0, 2, error="RequestTooLong", because=because)
         trace = [
             greedy(f"r{i}", model.prompt(rng, 1 + 4 * i), 60, abort_after=count)
             for i, count in enumerate((None, 45, 3, None, 0, 30, None, 1, 39))
         ]
         seen = serve_exactly(worker, llm, [*trace[:5], too_large, *_later(trace[5:], 2)], model)
-        require(len(seen.aborted) == 6, f"{len(seen.aborted)} requests were aborted; 6 must be.")
-        expect_error(partial(worker.call, llm.method("abort"), "r1"), "UnknownRequest")
+        told = f"{len(seen.aborted)} requests ran until they were aborted; 6 must, since their answers have 60 tokens."
+        require(len(seen.aborted) == 6, told)
+        abort = partial(worker.call, llm.method("abort"), "r1")
+        expect_error(abort, "UnknownRequest", called='abort("r1")', because="it was aborted already")
         expect_stats(worker, llm, running=0, waiting=0, free_blocks=8, total_blocks=8)
         serve_exactly(worker, llm, [whole], model)
         seen = serve_exactly(worker, llm, short, model)
         expect_running(seen, 4, "max_num_seqs is 4 and each of these has one block: give back every sequence number")
-    answer = drive(worker, llm, [greedy("full", model.prompt(rng, 120), 99)], 1024).answers["full"]
-    require(len(answer[0]) == 8 and answer[1] == "length", f"A pool of 128 tokens was filled: {answer}.")
+    for length in (120, 127):
+        answer = drive(worker, llm, [greedy("full", model.prompt(rng, length), 99)], 1024).answers["full"]
+        told = (
+            f'A prompt of {length} tokens got {len(answer[0])} new ones ("{answer[1]}") of max_tokens = 99; it must get'
+        )
+        right = len(answer[0]) == 128 - length and answer[1] == "length"
+        require(right, f'{told} {128 - length} ("length"), which fill the pool of 128.')
+    expect_cache_limits(worker, model)
+    expect_pool_sizes(worker, rng, model)
+
+
+def expect_cache_limits(worker: Worker, model: ScriptedModel) -> None:
+    """PagedKVCache takes max_length tokens of a slot, and all of its blocks, and no more."""
+    cache = worker.call("paged_kv_cache.PagedKVCache", model.config, 4, 4, 3, 10, keep=True)
+    lengths = {0: 0, 1: 0, 2: 0}
+    for counts, too_many, error, because in (
+        ({0: 0}, {0: 11}, "RequestTooLong", "max_length is 10"),
+        ({0: 10}, {0: 1}, "RequestTooLong", "slot 0 has 10 tokens, as many as max_length"),
+        ({1: 0}, {1: 5}, "OutOfBlocks", "slot 0 has 3 of the 4 blocks, and a block holds 4 tokens"),
+        ({1: 4}, {2: 1}, "OutOfBlocks", "slot 0 has 3 of the 4 blocks and slot 1 the last one"),
+    ):
+        state = f"in a PagedKVCache of 4 blocks of 4 tokens with max_length 10 and the lengths {lengths}"
+        _expect_room(worker, cache, counts, True, state)
+        extend = partial(worker.call, cache.method("extend"), counts)
+        expect_success(extend, f"extend({counts}) {state}", "there is room")
+        lengths |= {slot: lengths[slot] + count for slot, count in counts.items()}
+        state = f"in a PagedKVCache of 4 blocks of 4 tokens with max_length 10 and the lengths {lengths}"
+        _expect_room(worker, cache, too_many, False, state)
+        extend = partial(worker.call, cache.method("extend"), too_many)
+        expect_error(extend, error, called=f"extend({too_many}) {state}", because=because)
+        for slot, length in lengths.items():
+            got = worker.call(cache.method("length"), slot)
+            told = f"After extend({too_many}) was refused length({slot}) is {got}; it must be {length}."
+            require(got == length, told, hint="Refuse first, change afterwards.")
+
+
+def _expect_room(worker: Worker, cache: Handle, counts: dict[int, int], room: bool, state: str) -> None:
+    got = worker.call(cache.method("can_extend"), counts)
+    right = isinstance(got, bool | np.bool_) and got == room
+    require(right, f"can_extend({counts}) is {got!r:.60} {state}; it must be {room}.")
+
+
+def expect_pool_sizes(worker: Worker, rng: Generator, model: ScriptedModel) -> None:
+    """A pool has a block or more; its size in bytes is rounded down to whole blocks, and one block serves 16 tokens."""
+    block = 16 * kv_bytes_per_token(model.config)
+    make = partial(new_llm, worker, model.folder, max_num_seqs=2, max_model_len=64)
+    for options, because in (
+        ({"num_blocks": 0}, "a pool has one block at least"),
+        ({"block_size": 0}, "a block holds one token at least"),
+        ({"kv_memory_bytes": 0}, "a pool has one block at least"),
+        ({"kv_memory_bytes": block - 1}, f"one block of this model takes {block} bytes"),
+        ({"num_blocks": 4, "kv_memory_bytes": 4 * block}, "the size of the pool is given twice"),
+    ):
+        expect_error(partial(make, **options), "ValueError", called=f"LLM(…, {options})", because=because)
+    for memory, blocks in ((block, 1), (2 * block - 1, 1), (2 * block, 2)):
+        llm = expect_success(
+            partial(make, kv_memory_bytes=memory), f"LLM(…, kv_memory_bytes={memory})", f"a block takes {block} bytes"
+        )
+        expect_stats(worker, llm, free_blocks=blocks, total_blocks=blocks)
+    trace = [greedy(f"{length} tokens", model.prompt(rng, length), 32 - length) for length in (31, 30, 16, 17)]
+    serve_exactly(worker, llm, trace, model)
 
 
 def _later(trace: list[TraceRequest], arrival: int) -> list[TraceRequest]:
@@ -178,7 +249,8 @@ def calls_of_a_step(emulator: Worker, rng: Generator, tiny: ReferenceModel) -> N
     """A decode step of 8 requests makes hardly more launches and copies than one of a single request."""
     alone, together = (decode_work(emulator, tiny, [_ids(rng, tiny, 40) for _ in range(count)]) for count in (1, 8))
     advice = "One launch serves all rows of the batch."
-    expect_at_most("Launches, products and copies of a step of 8 requests", together.calls, alone.calls + 2, advice)
+    more = f"{advice} {together.more_calls_than(alone)}"
+    expect_at_most("Launches, products and copies of a step of 8 requests", together.calls, alone.calls + 2, more)
     told = "Bytes of weights in the matrix products of a step of 8 requests"
     expect_at_most(told, together.products, 1.01 * linear_bytes(tiny), advice)
 
@@ -203,6 +275,7 @@ def under_pressure(emulator: Worker, rng: Generator, shared_folder: Path, expect
     llm = new_llm(emulator, model.folder, max_num_seqs=8, max_model_len=128, num_blocks=16)
     trace = [greedy(f"r{i}", model.prompt(rng, 1 + i % 30), int(rng.integers(20, 60))) for i in range(24)]
     seen = serve_in_passes(emulator, llm, model.config, partial(serve_exactly, trace=trace, model=model))
+    expect_slots(seen, 8)
     expect_pool_held(seen, trace, 16)
     expect_decode_steps(seen, trace, 3)
     expect_other_steps(seen)

@@ -93,6 +93,14 @@ class Work:
         seen = self.seen
         return (seen.launches + seen.gemms + seen.copies + seen.device_copies + seen.memsets) / STEPS
 
+    def more_calls_than(self, other: "Work") -> str:
+        """Of which kinds there are more than in another's step, as a sentence; "" where of none."""
+        kinds = {"launches": "launches", "gemms": "matrix products", "copies": "copies from or to the host"}
+        kinds |= {"device_copies": "copies on the device", "memsets": "memsets"}
+        counts = {told: (getattr(other.seen, kind), getattr(self.seen, kind)) for kind, told in kinds.items()}
+        grown = [f"{old / STEPS:g} {told} became {new / STEPS:g}" for told, (old, new) in counts.items() if new > old]
+        return f"With more requests {', '.join(grown)}." if grown else ""
+
 
 def decode_work(
     emulator: Worker, tiny: ReferenceModel, prompts: Sequence[Sequence[int]], *, counted: bool = False
