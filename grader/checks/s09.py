@@ -109,25 +109,31 @@ def prefill_then_decode(worker: Worker, tiny: ReferenceModel) -> None:
 
 @check("s09.5")
 @property_check(
-    lengths=st.lists(st.integers(0, 40), min_size=1, max_size=3),
-    group=st.integers(1, 4),
-    kv_heads=st.integers(1, 3),
+    context_lens=st.lists(st.integers(0, 40), min_size=1, max_size=3),
+    heads_per_kv_head=st.integers(1, 4),
+    num_kv_heads=st.integers(1, 3),
     head_dim=st.sampled_from([8, 24, 64, 128]),
-    slope=st.sampled_from([0.0, 2.0, -2.0, 1e3]),
+    slope_of_scores=st.sampled_from([0.0, 2.0, -2.0, 1e3]),
 )
 def property_of_caches(
-    worker: Worker, rng: Generator, lengths: list[int], group: int, kv_heads: int, head_dim: int, slope: float
+    worker: Worker,
+    rng: Generator,
+    context_lens: list[int],
+    heads_per_kv_head: int,
+    num_kv_heads: int,
+    head_dim: int,
+    slope_of_scores: float,
 ) -> None:
     """What write_kv stores, decode_attention finds, for any heads and lengths, however scores rise, fall or differ."""
-    slots, size = rng.permutation(4)[: len(lengths)].astype(np.int32), max(lengths) + 2
-    rows = np.concatenate([slot * size + np.arange(length) for slot, length in zip(slots, lengths, strict=True)])
+    slots, size = rng.permutation(4)[: len(context_lens)].astype(np.int32), max(context_lens) + 2
+    rows = np.concatenate([slot * size + np.arange(length) for slot, length in zip(slots, context_lens, strict=True)])
     rows = rng.permutation(rows).astype(np.int32)
-    k, v = (bf16(rng, len(rows), kv_heads, head_dim) for _ in range(2))
-    k = to_bf16(k + slope * (rows % size)[:, None, None] / head_dim)
-    empty = empty_cache(4, size, kv_heads, head_dim)
+    k, v = (bf16(rng, len(rows), num_kv_heads, head_dim) for _ in range(2))
+    k = to_bf16(k + slope_of_scores * (rows % size)[:, None, None] / head_dim)
+    empty = empty_cache(4, size, num_kv_heads, head_dim)
     caches = expect_written(worker, empty, empty, k, v, rows)
-    q = to_bf16(np.abs(bf16(rng, len(lengths), group * kv_heads, head_dim, scale=SPREAD)))
-    expect_decode(worker, OP, (q, *caches, slots, np.array(lengths, np.int32)))
+    q = to_bf16(np.abs(bf16(rng, len(context_lens), heads_per_kv_head * num_kv_heads, head_dim, scale=SPREAD)))
+    expect_decode(worker, OP, (q, *caches, slots, np.array(context_lens, np.int32)))
 
 
 @check("s09.6")

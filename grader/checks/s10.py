@@ -135,18 +135,24 @@ def expect_extremes(worker: Worker, rng: Generator) -> None:
 
 @check("s10.6")
 @property_check(
-    size=st.integers(1, 60),
-    spread=st.sampled_from([0.5, 2.0, 20.0]),
+    vocab_size=st.integers(1, 60),
+    scale_of_logits=st.sampled_from([0.5, 2.0, 20.0]),
     temperature=st.sampled_from([0.0, 0.3, 1.0, 1.5]),
     top_k=st.integers(0, 70),
-    rounded=st.booleans(),
+    whole_logits=st.booleans(),
 )
 def property_of_parameters(
-    worker: Worker, rng: Generator, size: int, spread: float, temperature: float, top_k: int, rounded: bool
+    worker: Worker,
+    rng: Generator,
+    vocab_size: int,
+    scale_of_logits: float,
+    temperature: float,
+    top_k: int,
+    whole_logits: bool,
 ) -> None:
     """probabilities is right for any vocabulary, temperature, top_k and top_p."""
-    logits = floats(rng, size, scale=spread)
-    expect_cut(worker, rng, np.round(logits) if rounded else logits, temperature, top_k)
+    logits = floats(rng, vocab_size, scale=scale_of_logits)
+    expect_cut(worker, rng, np.round(logits) if whole_logits else logits, temperature, top_k)
 
 
 @check("s10.7")

@@ -172,17 +172,22 @@ def apart(worker: Worker, rng: Generator) -> None:
 
 @check("s12.4")
 @property_check(
-    lengths=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20)), max_size=5),
-    group=st.integers(1, 4),
-    kv_heads=st.integers(1, 3),
+    queries_and_past=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20)), max_size=5),
+    heads_per_kv_head=st.integers(1, 4),
+    num_kv_heads=st.integers(1, 3),
     head_dim=st.sampled_from([8, 24, 64, 128]),
 )
 def property_of_packing(
-    worker: Worker, rng: Generator, lengths: list[tuple[int, int]], group: int, kv_heads: int, head_dim: int
+    worker: Worker,
+    rng: Generator,
+    queries_and_past: list[tuple[int, int]],
+    heads_per_kv_head: int,
+    num_kv_heads: int,
+    head_dim: int,
 ) -> None:
     """attention_varlen is right for any sequences, of new tokens behind any past, and any heads."""
-    counts = [(queries, queries + past) for queries, past in lengths]
-    expect_packed(worker, draw_packed(rng, counts, group * kv_heads, kv_heads, head_dim))
+    counts = [(queries, queries + past) for queries, past in queries_and_past]
+    expect_packed(worker, draw_packed(rng, counts, heads_per_kv_head * num_kv_heads, num_kv_heads, head_dim))
 
 
 @check("s12.5")

@@ -41,7 +41,7 @@ def growth(worker: Worker) -> None:
 
 @check("s14.3")
 def reuse(worker: Worker) -> None:
-    """The blocks of a freed sequence serve others, and a sequence that begins anew has none of its old ones."""
+    """The blocks of a freed sequence serve others, and a sequence that begins again has none of its old ones."""
     blocks = ManagedBlocks(worker, 6, 4)
     for round_ in range(4):
         blocks.allocate(0, 13)

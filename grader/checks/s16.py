@@ -197,7 +197,7 @@ def expect_pool_sizes(worker: Worker, rng: Generator, model: ScriptedModel) -> N
         llm = expect_success(
             partial(make, kv_memory_bytes=memory), f"LLM(…, kv_memory_bytes={memory})", f"a block takes {block} bytes"
         )
-        expect_stats(worker, llm, free_blocks=blocks, total_blocks=blocks)
+        expect_stats(worker, llm, total_blocks=blocks, free_blocks=blocks)
     trace = [greedy(f"{length} tokens", model.prompt(rng, length), 32 - length) for length in (31, 30, 16, 17)]
     serve_exactly(worker, llm, trace, model)
 

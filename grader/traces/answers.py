@@ -46,14 +46,14 @@ def read_completions(value: Any, count: int, vocab_size: int) -> list[Completion
 
 
 def expect_counts(completions: Sequence[Completion], counts: Sequence[int]) -> None:
-    """Raise Failure unless each completion has so many tokens; it is told whose count a wrong one has."""
+    """Raise Failure, which says whose count a wrong one is, unless each completion has its count of tokens."""
     for index, (completion, count) in enumerate(zip(completions, counts, strict=True)):
         got = len(completion.token_ids)
         if got != count:
             others = [str(other) for other, its_count in enumerate(counts) if its_count == got]
             told = f"The answer to prompt {index} has {_tokens(got)}; it must have {count}."
             order = "return the completions in the order of the prompts, not in that of their ends."
-            hint = f"So many has the answer to prompt {' or '.join(others)}: {order}" if others else None
+            hint = f"The answer to prompt {' or '.join(others)} has this many: {order}" if others else None
             raise Failure("INCORRECT_VALUE", told, {"hint": hint})
 
 

@@ -22,6 +22,8 @@ from grader.worker.student_errors import StudentError
 IDLE_STEPS = 16
 """What is allowed beyond the steps of an engine that runs one request after the other."""
 
+OUT_OF_BLOCKS = "Before a step decodes, requests must be preempted until can_extend says that all others have room."
+
 
 class Caller(Protocol):
     """What `drive` needs of a Worker."""
@@ -175,7 +177,12 @@ class _Run:
 
     def step(self) -> None:
         self.seen.pending.append(len(self.live))
-        outputs = read_step(self.worker.call(self.llm.method("step")), self.vocab_size)
+        try:
+            outputs = read_step(self.worker.call(self.llm.method("step")), self.vocab_size)
+        except StudentError as error:
+            if "OutOfBlocks" in error.type_names:
+                error.evidence["hint"] = OUT_OF_BLOCKS
+            raise
         self.seen.steps.append({output.request_id: output.token for output in outputs})
         for name, token, reason in outputs:
             self._take(name, token, reason)

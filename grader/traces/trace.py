@@ -23,7 +23,7 @@ STATIC_FACTOR = 1.5
 """Static batching needs at least this many times what is allowed on a drawn trace."""
 BF16_BYTES = 2
 OTHER_ORDERS = 16
-"""On a drawn trace none of so many random orders is worse than the worst that bounds the steps."""
+"""On a drawn trace none of these random orders is worse than the worst that bounds the steps."""
 TRIES = 200
 
 
@@ -39,7 +39,7 @@ class TraceRequest:
     arrival: int = 0
     """It is added before the step of this number."""
     abort_after: int | None = None
-    """It is aborted once it has so many tokens; 0: right after the first step since it was added."""
+    """It is aborted once it has this many tokens; 0: right after the first step since it was added."""
     error: str | None = None
     """The exception that add_request must raise for it; it then takes no further part."""
     because: str = ""

@@ -37,7 +37,10 @@ def test_the_first_wrong_token_is_named_with_what_it_looks_like() -> None:
 
 def test_lengths_reasons_and_absent_answers() -> None:
     assert "has 2 tokens; it must end after 6 (length)" in failure(a=([1, 2], "length")).message
-    assert "has 7 tokens; it must end after 6" in failure(b=([*WANT["b"][0], 17], "stop")).message
+    longer = failure(b=([*WANT["b"][0], 17], "stop"))
+    assert longer.message == 'The answer to "b" has 7 tokens; it must end after 6 (stop).'
+    assert longer.evidence["hint"].startswith("Token 5 of it is an end-of-sequence token: a model may have several")
+    assert "hint" not in failure(a=([*WANT["a"][0], 7], "length")).evidence
     assert 'the finish reason "length"; it must be "stop"' in failure(b=(WANT["b"][0], "length")).message
     with pytest.raises(Failure, match='Request "b" got no answer'):
         expect_answers({"a": WANT["a"]}, WANT)
@@ -68,7 +71,7 @@ def test_completions_in_another_order_are_told() -> None:
     expect_counts(completions, (2, 5, 8))
     with pytest.raises(Failure, match="answer to prompt 0 has 2 tokens; it must have 8") as caught:
         expect_counts(completions, (8, 2, 5))
-    assert caught.value.evidence["hint"].startswith("So many has the answer to prompt 1:")
+    assert caught.value.evidence["hint"].startswith("The answer to prompt 1 has this many:")
     with pytest.raises(Failure, match="answer to prompt 2 has 8 tokens; it must have 9") as caught:
         expect_counts(completions, (2, 5, 9))
     assert "hint" not in caught.value.evidence

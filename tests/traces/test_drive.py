@@ -19,6 +19,7 @@ from grader.traces.drive import (
     expect_no_starvation,
     expect_other_steps,
     expect_running,
+    expect_slots,
 )
 from grader.traces.trace import Trace, TraceRequest, random_trace, scripted_answers, skewed_trace
 from grader.worker.student_errors import StudentError
@@ -309,3 +310,24 @@ def test_an_answer_of_another_length_is_told() -> None:
     seen.tokens["r1"].pop()
     with pytest.raises(Failure, match='The answer to "r1" has'):
         expect_lengths(seen, trace)
+
+
+def test_more_requests_at_once_than_slots_are_refused() -> None:
+    expect_slots(drive(Engine(3), LLM, requests(*[4] * 6), 9), 3)
+    with pytest.raises(
+        Failure, match="In step 0 and in the next 3 requests got tokens; max_num_seqs is 2: at most this"
+    ):
+        expect_slots(drive(Engine(3), LLM, requests(*[4] * 6), 9), 2)
+
+
+@pytest.mark.parametrize(("abort_after", "said"), [(0, "while it waited"), (1, "while it ran")])
+def test_an_aborted_request_that_gets_a_token_is_named_with_what_it_did(abort_after: int, said: str) -> None:
+    class Deaf(Engine):
+        def abort(self, name: str) -> None:
+            pass
+
+    params = SamplingParams(max_tokens=4)
+    trace = [TraceRequest(f"r{i}", (i,), params, 4, abort_after=abort_after if i == 1 else None) for i in range(3)]
+    slots = 1 if abort_after == 0 else 3
+    with pytest.raises(Failure, match=f'gave a token to "r1", which was aborted before, {said}'):
+        drive(Deaf(slots), LLM, trace, 9)

@@ -77,7 +77,7 @@ def serve_greedily(worker: Caller, llm: Handle, trace: Trace, tiny: ReferenceMod
 
 
 def excerpt(rng: Generator, tiny: ReferenceModel, length: int) -> list[int]:
-    """So many tokens in a row of the stored prompts, written one behind the other."""
+    """This many tokens in a row of the stored prompts, written one after the other."""
     ids = np.concatenate([prompt.ids for prompt in tiny.references])
     start = int(rng.integers(len(ids) - length + 1))
     return [int(token) for token in ids[start : start + length]]
