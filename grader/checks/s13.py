@@ -15,7 +15,7 @@ from given.requests import SamplingParams
 from given.tokenizer import Tokenizer
 from numpy.random import Generator
 
-from grader.checking.api import Band, Sampling, Worker, check, expect_error, expect_success, require
+from grader.checking.api import Band, Handle, Sampling, Worker, check, expect_error, expect_success, require
 from grader.checks.support.llm import (
     Meddler,
     ending,
@@ -282,18 +282,18 @@ def arrivals(emulator: Worker, rng: Generator, shared_folder: Path, expect_band:
         seen = serve_in_passes(emulator, llm, model.config, partial(serve_exactly, trace=trace, model=model))
         expect_budget(seen, trace, BUDGET)
         expect_lean(seen, trace, SLOTS, BUDGET)
-    expect_whole_budget(emulator, rng, model)
+    expect_whole_budget(emulator, rng, model, llm)
     expect_band("s13", 0.5)
 
 
-def expect_whole_budget(emulator: Worker, rng: Generator, model: ScriptedModel) -> None:
+def expect_whole_budget(emulator: Worker, rng: Generator, model: ScriptedModel, llm: Handle) -> None:
     """A step may compute exactly max_num_batched_tokens: with a larger budget no request begins earlier."""
     sizes = ((16, 2, 0), (16, 3, 0), (5, 9, 4), (16, 2, 6), (15, 2, 6))  # the last two beside one that decodes
     trace = [greedy(f"r{i}", model.prompt(rng, n), count, arrival=at) for i, (n, count, at) in enumerate(sizes)]
     begun = []
-    for budget in (BUDGET, 2 * BUDGET):
-        llm = new_llm(emulator, model.folder, max_num_seqs=SLOTS, max_model_len=64, max_num_batched_tokens=budget)
-        received = serve_exactly(emulator, llm, trace, model).received
+    larger = new_llm(emulator, model.folder, max_num_seqs=SLOTS, max_model_len=64, max_num_batched_tokens=2 * BUDGET)
+    for engine in (llm, larger):
+        received = serve_exactly(emulator, engine, trace, model).received
         begun.append({name: steps[0] for name, steps in received.items()})
     for name in begun[0]:
         told = (
