@@ -9,16 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from grader.checking.api import (
-    Failure,
-    Handle,
-    InOut,
-    OnDevice,
-    Out,
-    Worker,
-    expect_error,
-    expect_success,
-)
+from grader.checking.api import Failure, Handle, InOut, OnDevice, Out, Worker, expect_error, expect_success
 from grader.checking.draws import Array
 from grader.ipc.framing import encode_header, pack_frame
 from grader.observe.findings import MAX_CHECKED

@@ -17,7 +17,9 @@ def probabilities(logits: np.ndarray, params: SamplingParams) -> np.ndarray:
     shares = softmax(values[order], params.temperature)
     if params.top_p < 1:
         # A token goes when it and all below it hold no more than 1 - top_p: those above reach top_p without it.
-        order = order[np.cumsum(shares) > 1 - params.top_p]
+        kept = np.cumsum(shares) > 1 - params.top_p
+        kept[-1] = True  # 1 - top_p is 1 for the smallest top_p
+        order = order[kept]
     result = np.zeros(values.size)
     result[order] = softmax(values[order], params.temperature)
     return result
