@@ -39,7 +39,7 @@ def expect_probabilities(worker: Worker, logits: Array, **fields: Any) -> None:
     try:
         expect(got, oracle.probabilities(logits, params), "probabilities")
     except Failure as failure:
-        failure.message += f" {_shown(params)}"
+        failure.message += f" Right are those of {_shown(params)}"
         if mistake := _mistake(logits, params, got):
             failure.evidence["hint"] = mistake
         raise
@@ -151,9 +151,7 @@ def expect_scripted(
     """The scripted model has one right answer, also where it is drawn: fields may set a temperature up to 1."""
     params = SamplingParams(**fields)
     want = model.stream(prompt, params.max_tokens, ignore_eos=params.ignore_eos, max_length=max_length)
-    name = (
-        f"{len(prompt)} tokens, cache of {max_length}, max_tokens={params.max_tokens}, ignore_eos={params.ignore_eos}"
-    )
+    name = f"{len(prompt)} tokens with a cache of {max_length} and {Sampling(**fields)}"
     expect_answers({name: engine.answer(prompt, **fields)}, {name: want})
 
 
