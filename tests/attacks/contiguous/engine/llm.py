@@ -31,6 +31,8 @@ class LLM:
         block_size=16,
         max_num_batched_tokens=2048,
     ):
+        if min(max_num_seqs, 1 if max_model_len is None else max_model_len, max_num_batched_tokens) < 1:
+            raise ValueError("an option below 1 means nothing")
         config = LlamaConfig.from_folder(model_dir)
         self.model_dir, self.vocab_size, self.eos = model_dir, config.vocab_size, config.eos_token_ids
         self.max_length = max_model_len or config.max_position_embeddings
