@@ -21,6 +21,8 @@ from grader.release.record import (
 )
 
 LARGEST = 256 * 2**20
+MAINTAINERS = "For maintainers:"
+"""Begins a paragraph of the changelog that is not shown to students."""
 
 
 def update(source: Path, home: Path = KIT) -> list[str]:
@@ -38,7 +40,8 @@ def update(source: Path, home: Path = KIT) -> list[str]:
         raise ReleaseError(f"{source.name} is version {new_record['version']}, older than {old['version']} here.")
     changed = changed_stubs(home)
     done = [protect_work(home, old["version"])]
-    done += update_starter(home, new)
+    stubs, conflicts = update_starter(home, new)
+    done += stubs
     done += [line for name, line in moved_parts(new, old["version"]) if name in changed]
     for name in old["files"].keys() - new.keys():
         if not name.startswith("starter/"):
@@ -46,7 +49,8 @@ def update(source: Path, home: Path = KIT) -> list[str]:
     for name, content in new.items():
         if not name.startswith("starter/"):
             write(home / name, content)
-    return [*done, f"The kit is now version {new_record['version']} (it was {old['version']})."]
+    done.append(f"The kit is now version {new_record['version']} (it was {old['version']}).")
+    return [*done, *whats_new(new, old["version"])] if conflicts else done
 
 
 def read_release(source: Path) -> dict[str, bytes]:
@@ -94,11 +98,14 @@ def protect_work(home: Path, version: object) -> str:
     return f"Copied starter/ to {copy.name}/."
 
 
-def update_starter(home: Path, new: dict[str, bytes]) -> list[str]:
-    """Add missing stubs; a stub that changed replaces an untouched file, else goes beside it as `NAME.new`."""
+def update_starter(home: Path, new: dict[str, bytes]) -> tuple[list[str], bool]:
+    """Add missing stubs; a stub that changed replaces an untouched file, else goes beside it as `NAME.new`.
+
+    Returns a line per thing done, and whether any file went beside another.
+    """
     before = generated_hashes((home / GENERATED).read_bytes() if (home / GENERATED).exists() else b"")
     after = generated_hashes(new.get(GENERATED, b""))
-    done = []
+    done, conflicts = list[str](), False
     for name, content in sorted(new.items()):
         if not name.startswith("starter/") or name == GENERATED:
             continue
@@ -113,10 +120,11 @@ def update_starter(home: Path, new: dict[str, bytes]) -> list[str]:
             done.append(f"Replaced {name}, which you had not changed.")
         else:
             write(path.with_name(path.name + ".new"), content)
-            done.append(f"{name}: its stub changed; the new one is {path.name}.new beside yours. {reason(new)}")
+            done.append(f"{name}: its stub changed; the new one is {path.name}.new beside yours.")
+            conflicts = True
     if GENERATED in new:
         write(home / GENERATED, new[GENERATED])
-    return done
+    return done, conflicts
 
 
 def changed_stubs(home: Path) -> set[str]:
@@ -132,22 +140,30 @@ def moved_parts(new: dict[str, bytes], version: object) -> list[tuple[str, str]]
     The changelog has them as items "- `engine/model.py`: prefill and decode now belong in …".
     """
     found = []
-    for section in changelog(new):
-        title, _, text = section.partition("\n")
-        if re.fullmatch(r"\d+\.\d+\.\d+", title) and version_key(title) > version_key(version):
-            for name, sentence in re.findall(r"^- `(engine/\S+)`: (.+(?:\n  .+)*)", text, re.MULTILINE):
-                found.append((name, f"starter/{name}: {' '.join(sentence.split())}"))
+    for _, text in newer_sections(new, version):
+        for name, sentence in re.findall(r"^- `(engine/\S+)`: (.+(?:\n  .+)*)", text, re.MULTILINE):
+            found.append((name, f"starter/{name}: {' '.join(sentence.split())}"))
     return found
 
 
-def reason(new: dict[str, bytes]) -> str:
-    """First section of the release's changelog: what changed in its version, in one line."""
-    return next(("CHANGELOG, " + " ".join(section.split()) for section in changelog(new)), "See CHANGELOG.md.")
+def whats_new(new: dict[str, bytes], version: object) -> list[str]:
+    """What the changelog says to students of each release after `version`."""
+    lines = []
+    for title, text in newer_sections(new, version):
+        paragraphs = [paragraph for paragraph in text.strip().split("\n\n") if not paragraph.startswith(MAINTAINERS)]
+        lines += ["", f"New in {title}:", "", "\n\n".join(paragraphs)]
+    return lines
 
 
-def changelog(new: dict[str, bytes]) -> list[str]:
-    """The sections of a release's changelog, newest first; each begins with its version."""
-    return re.split(r"^## ", new.get("CHANGELOG.md", b"").decode(), flags=re.MULTILINE)[1:]
+def newer_sections(new: dict[str, bytes], version: object) -> list[tuple[str, str]]:
+    """The sections (version, text) of a release's changelog on the releases after `version`, newest first."""
+    sections = re.split(r"^## ", new.get("CHANGELOG.md", b"").decode(), flags=re.MULTILINE)[1:]
+    parts = [section.partition("\n") for section in sections]
+    return [
+        (title, text)
+        for title, _, text in parts
+        if re.fullmatch(r"\d+\.\d+\.\d+", title) and version_key(title) > version_key(version)
+    ]
 
 
 def run_update(arguments: argparse.Namespace) -> int:

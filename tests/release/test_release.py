@@ -109,22 +109,31 @@ def test_its_readme_commands_work(home: Path) -> None:
 def test_update_keeps_work_and_adds_stubs(release: Path, home: Path, tmp_path: Path) -> None:
     mine, untouched = home / "starter/engine/kernels/rmsnorm.cu", home / "starter/engine/kernels/softmax.cu"
     mine.write_text("// my work\n")
+    (home / "starter/engine/rope.py").write_text("# my work\n")
     newer = edited_release(
         release,
         tmp_path,
         "9.0.0",
         {
             "starter/engine/kernels/rmsnorm.cu": "// new contract\n",
+            "starter/engine/rope.py": "# new contract\n",
             "starter/engine/kernels/softmax.cu": "// new stub\n",
             "starter/engine/kernels/added.cu": "// added\n",
             "assignments/new.md": "new\n",
-            "CHANGELOG.md": "# Changelog\n\n## 9.0.0\n\nrmsnorm takes a stride.\n",
+            "CHANGELOG.md": "# Changelog\n\n## 9.0.0\n\nrmsnorm takes\na stride.\n\nFor maintainers: new\nrooms.\n\n"
+            f"## 8.0.0\n\nSmall.\n\n## {VERSION}\n\nKnown already.\n",
         },
     )
-    done = "\n".join(update(newer, home))
+    done = update(newer, home)
     assert mine.read_text() == "// my work\n"
     assert mine.with_name("rmsnorm.cu.new").read_text() == "// new contract\n"
-    assert "rmsnorm takes a stride." in done
+    beside = [line for line in done if ".new" in line]
+    assert beside == [
+        "starter/engine/kernels/rmsnorm.cu: its stub changed; the new one is rmsnorm.cu.new beside yours.",
+        "starter/engine/rope.py: its stub changed; the new one is rope.py.new beside yours.",
+    ]
+    end = f"The kit is now version 9.0.0 (it was {VERSION}).\n\nNew in 9.0.0:\n\nrmsnorm takes\na stride.\n\n"
+    assert "\n".join(done).endswith(f"{end}New in 8.0.0:\n\nSmall.")
     assert untouched.read_text() == "// new stub\n"
     assert (home / "starter/engine/kernels/added.cu").exists()
     assert (home / "assignments/new.md").exists()
