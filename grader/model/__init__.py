@@ -1,6 +1,6 @@
 """Real models: where they lie, how they are fetched, converted and checked.
 
-`find_model` is what commands that run a model use; `make model` (command.py) brings one.
+`find_model` is what commands that run a model use; `make model` (bring.py) brings one.
 """
 
 from pathlib import Path

@@ -32,7 +32,7 @@ def update(source: Path, home: Path = KIT) -> list[str]:
     release, is older than what is here, or the student's git tree has uncommitted changes.
     """
     if not (home / RECORD).exists():
-        raise ReleaseError("this is no student release (no release.json): in the kit's own repository, use git pull.")
+        raise ReleaseError("this is not a student release (no release.json): in the kit's repository, use git pull.")
     new = read_release(source)
     old = read_record((home / RECORD).read_bytes())
     new_record = read_record(new[RECORD])

@@ -32,7 +32,7 @@ inline bool is_atomic(AccessKind kind) {
     return kind == ATOMIC || kind == COMPARE_AND_SWAP;
 }
 
-// Of one launch: the fields of grader.counters.Counters. Pairs are of loads and stores; `arguments` has one for
+// Of one launch: the fields of grader.observe.counters.Counters. Pairs are of loads and stores; `arguments` has one for
 // each pointer argument.
 struct Counters {
     uint64_t threads, blocks;
